@@ -93,7 +93,7 @@ class CommentProposalRequest(Request["ProposalRecord"]):
     actor: str | None = None
 
 
-@operation("approve_proposal", Action.CHANGE, writes=True)
+@operation("approve_proposal", Action.BRANCH_MERGE, writes=True)
 @record
 class ApproveProposalRequest(Request["ProposalRecord"]):
     """Approve the source of a proposal as it is; ``head`` is the commit that it must be at."""

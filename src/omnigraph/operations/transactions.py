@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @record
 class BegunTransaction:
-    """A transaction that was begun: its name, and the commit of the state that its calls run on."""
+    """A transaction that was begun: its name, the commit of the state that its calls run on, and who began it."""
 
     transaction: str
     branch: str
     commit_id: str
+    actor: str | None = None
 
 
 @operation("begin_transaction", Action.CHANGE, writes=True)
@@ -46,6 +47,14 @@ class BeginTransactionRequest(Request[BegunTransaction]):
     message: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
+
+
+@operation("describe_transaction", Action.CHANGE)
+@record
+class DescribeTransactionRequest(Request[BegunTransaction]):
+    """Say what an open transaction was begun with."""
+
+    transaction: str
 
 
 @operation("call_in_transaction", Action.CHANGE, writes=True)

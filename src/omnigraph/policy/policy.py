@@ -10,7 +10,6 @@ from omnigraph.errors import BadValue, FileAccessError, FileMissingError, Missin
 from omnigraph.policy.bundle import BundleKind, PolicyBundle, parse_bundle
 from omnigraph.policy.cedar import SERVER_ID, CedarEngine, cedar_policies
 from omnigraph.policy.decision import Action, Actor, Decision, Question
-from omnigraph.records import record
 from omnigraph.runtime.lru import LRUCache
 
 _log = logging.getLogger("omnigraph.policy")
@@ -19,6 +18,10 @@ _KEPT_DECISIONS = 4096
 
 class Policy(Protocol):
     """What decides whether an actor may do something."""
+
+    @property
+    def resource_id(self) -> str:
+        """What the log calls the graph or the server: its id, never its storage."""
 
     def decide(self, actor: Actor | None, question: Question) -> Decision:
         """Return the decision; None is a request without an actor.
@@ -98,6 +101,9 @@ class NoBundle:
     A request without an actor is allowed: a server lets such requests in only if it was told to be open.
     """
 
+    def __init__(self, resource_id: str = "graph") -> None:
+        self.resource_id = resource_id
+
     def decide(self, actor: Actor | None, question: Question) -> Decision:
         """Return the decision. Listing the graphs of a server always needs a bundle."""
         who = "without an actor" if actor is None else f"for actor '{actor.name}'"
@@ -108,54 +114,31 @@ class NoBundle:
         return Decision(allowed=False, message=f"{_denied(question)} {who}")
 
 
-@record
-class AuditedPolicy:
-    """A policy whose decisions are logged.
-
-    Args:
-        policy: what decides.
-        resource: what the log calls the graph or the server.
-    """
-
-    policy: Policy
-    resource: str
-
-    def decide(self, actor: Actor | None, question: Question) -> Decision:
-        """Return the decision, and log it.
-
-        Raises:
-            PolicyEvaluationError: there is no decision.
-        """
-        decision = self.policy.decide(actor, question)
-        facts = {
-            "resource": self.resource,
-            "actor": None if actor is None else actor.name,
-            "action": question.action.value,
-            "branch": question.branch,
-            "target_branch": question.target_branch,
-            "allowed": decision.allowed,
-            "matched_rule_id": decision.matched_rule_id,
-        }
-        _log.info("policy decision: %s", facts, extra={"policy_decision": facts})
-        return decision
-
-
-def check_allowed(policy: Policy, actor: Actor | None, question: Question) -> None:
-    """Return if an actor may do something.
+def check_allowed(policy: Policy, actor: Actor | None, question: Question) -> Decision:
+    """Return the decision if it allows what an actor asks for. Every decision is logged.
 
     Raises:
-        PolicyDeniedError: they may not.
+        PolicyDeniedError: it denies it.
         PolicyEvaluationError: there is no decision.
     """
     decision = policy.decide(actor, question)
-    if not decision.allowed:
-        details = PolicyDenial(
-            action=question.action,
-            actor=None if actor is None else actor.name,
-            branch=question.branch,
-            target_branch=question.target_branch,
-        )
-        raise PolicyDeniedError(decision.message, details=details)
+    name = None if actor is None else actor.name
+    facts = {
+        "resource": policy.resource_id,
+        "actor": name,
+        "action": question.action.value,
+        "branch": question.branch,
+        "target_branch": question.target_branch,
+        "allowed": decision.allowed,
+        "matched_rule_id": decision.matched_rule_id,
+    }
+    _log.info("policy decision: %s", facts, extra={"policy_decision": facts})
+    if decision.allowed:
+        return decision
+    denial = PolicyDenial(
+        action=question.action, actor=name, branch=question.branch, target_branch=question.target_branch
+    )
+    raise PolicyDeniedError(decision.message, details=denial)
 
 
 def read_policy_file(path: str | Path) -> bytes:

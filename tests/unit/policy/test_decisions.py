@@ -17,7 +17,7 @@ from omnigraph.policy.bundle import (
     Rule,
     Scope,
 )
-from omnigraph.policy.policy import AuditedPolicy, BundlePolicy, NoBundle, check_allowed
+from omnigraph.policy.policy import BundlePolicy, NoBundle, check_allowed
 
 MIRA, JON, EVE = Actor(name="act-mira"), Actor(name="act-jon"), Actor(name="act-eve")
 BRANCHES = {None: None, "main": True, "draft": False}
@@ -148,12 +148,12 @@ def test_without_a_bundle_an_actor_may_read_and_nothing_else():
 
 
 def test_every_decision_is_logged(caplog: pytest.LogCaptureFixture):
-    audited = AuditedPolicy(policy=policy_of(Rule(id="r", group="g", actions=(Action.READ,))), resource="crm")
+    policy = policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
     with caplog.at_level(logging.INFO, logger="omnigraph.policy"):
         for _ in range(2):
-            check_allowed(audited, MIRA, Question(action=Action.READ, branch="main"))
+            check_allowed(policy, MIRA, Question(action=Action.READ, branch="main"))
         with pytest.raises(PolicyDeniedError, match="policy denied action 'change'") as caught:
-            check_allowed(audited, MIRA, Question(action=Action.CHANGE, target_branch="x"))
+            check_allowed(policy, MIRA, Question(action=Action.CHANGE, target_branch="x"))
     facts = [record.policy_decision for record in caplog.records]
     common = {"resource": "crm", "actor": "act-mira"}
     read = {"action": "read", "branch": "main", "target_branch": None, "allowed": True, "matched_rule_id": "r"}

@@ -12,9 +12,9 @@ from omnigraph.history.feed.apply import AppliedFeed, apply_batches
 from omnigraph.history.feed.baseline import capture_baseline
 from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader
-from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.history.merge import MergeResult, RevertResult, merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
-from omnigraph.operations.local.writes import commit_id, for_newest_schema
+from omnigraph.operations.local.writes import commit_id, for_newest_schema, unless_repeated
 from omnigraph.txn.publish.plan import OPERATIONS
 from omnigraph.txn.refs import LogFilter
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
-    from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
+    from omnigraph.history.merge import MergePreview
     from omnigraph.operations.history import (
         AppliedFeedsRequest,
         ApplyChangesRequest,
@@ -323,17 +323,21 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         FileAccessError: temporary files for a large difference have no room.
     """
     del attached
-    return merge_branch(
-        graph,
-        request.source,
-        request.target,
-        resolve=request.resolve,
-        decisions=request.decisions,
-        max_conflicts=request.max_conflicts,
-        actor=request.actor,
-        message=request.message,
-        expected_head=request.expected_head,
-    )
+
+    def run() -> MergeResult:
+        return merge_branch(
+            graph,
+            request.source,
+            request.target,
+            resolve=request.resolve,
+            decisions=request.decisions,
+            max_conflicts=request.max_conflicts,
+            actor=request.actor,
+            message=request.message,
+            expected_head=request.expected_head,
+        )
+
+    return unless_repeated(graph, request.target, run, MergeResult.repeated)
 
 
 def preview_merge(graph: OpenGraph, request: PreviewMergeRequest, attached: Attachments) -> MergePreview:
@@ -357,17 +361,21 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
     del attached
-    return revert_commit(
-        graph,
-        request.commit,
-        request.branch,
-        resolve=request.resolve,
-        decisions=request.decisions,
-        max_conflicts=request.max_conflicts,
-        actor=request.actor,
-        message=request.message,
-        expected_head=request.expected_head,
-    )
+
+    def run() -> RevertResult:
+        return revert_commit(
+            graph,
+            request.commit,
+            request.branch,
+            resolve=request.resolve,
+            decisions=request.decisions,
+            max_conflicts=request.max_conflicts,
+            actor=request.actor,
+            message=request.message,
+            expected_head=request.expected_head,
+        )
+
+    return unless_repeated(graph, request.branch, run, RevertResult.repeated)
 
 
 def _refuse_unknown_types(names: Iterable[str], *states: GraphSnapshot, with_kind: bool | None = False) -> None:

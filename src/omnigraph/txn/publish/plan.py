@@ -84,6 +84,23 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
 }
 
 
+# Writes that end in one commit each, which a repeated request can be answered with. Doing maintenance again changes
+# nothing, and a feed knows by itself what was applied.
+KEYED_KINDS = frozenset(
+    {
+        WriteKind.INSERT,
+        WriteKind.MUTATE,
+        WriteKind.TRANSACTION,
+        WriteKind.LOAD_APPEND,
+        WriteKind.LOAD_MERGE,
+        WriteKind.LOAD_OVERWRITE,
+        WriteKind.SCHEMA_APPLY,
+        WriteKind.BRANCH_MERGE,
+        WriteKind.REVERT,
+    }
+)
+
+
 class ActionKind(StrEnum):
     """What a plan does to one table."""
 
