@@ -33,7 +33,7 @@ def test_signal_ends_it_in_order(served_people: Path, tmp_path: Path, number: in
 
 
 def test_graph_that_is_not_there_keeps_it_from_starting(tmp_path: Path):
-    done = run_omnigraph("serve", "missing.omni", "--bind", "127.0.0.1:0", cwd=tmp_path)
+    done = run_omnigraph("serve", "missing.omni", "--bind", "127.0.0.1:0", "--unauthenticated", cwd=tmp_path)
     assert done.code != 0
     assert LISTENING not in done.out
     assert "missing" in done.err

@@ -43,6 +43,7 @@ class ServerLimits:
     Args:
         body: the longest body of a request.
         load_body: the longest body of a load.
+        upload: the longest body of a request with files, which is laid down on disk.
         body_seconds: how long a body may take to arrive.
         threads: how many operations run at the same time.
         streams: how many results are streamed at the same time.
@@ -54,6 +55,7 @@ class ServerLimits:
 
     body: int = 1 << 20
     load_body: int = 32 << 20
+    upload: int = 4 << 30
     body_seconds: float = 60.0
     threads: int = 64
     streams: int = 64
@@ -72,10 +74,10 @@ class ServerSettings:
         host: the address to listen on.
         port: the port to listen on; 0 lets the system choose.
         is_cluster: whether a cluster describes the graphs, so that schemas change through it alone.
+        is_personal: whether one person serves a graph of their own, so that every token may do everything.
         unauthenticated: whether the server may run without any token.
         requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
         policy_file: the bundle that decides about the server itself, if there is one.
-        owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
     """
 
@@ -83,10 +85,10 @@ class ServerSettings:
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
     is_cluster: bool = False
+    is_personal: bool = False
     unauthenticated: bool = False
     requires_all_graphs: bool = False
     policy_file: Path | None = None
-    owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 

@@ -62,8 +62,11 @@ def is_internal(error: OmnigraphError) -> bool:
     )
 
 
-def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str, Any]:
-    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions."""
+def error_body(error: OmnigraphError, request_id: str | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions.
+
+    ``whole`` adds the error itself, for clients of ours, which raise it again.
+    """
     status = status_of(error)
     body: dict[str, Any] = {"error": _INTERNAL if is_internal(error) else _message(error)}
     code = _CODES.get(status)
@@ -73,6 +76,8 @@ def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str
         body |= _details(error)
         if isinstance(error.details, errors.Diagnostic) and error.details.place is not None:
             body["diagnostic"] = _diagnostic(error.details, error.code)
+        if whole:
+            body["problem"] = error.to_json()
     if request_id is not None:
         body["request_id"] = request_id
     return body
@@ -109,6 +114,13 @@ def _message(error: OmnigraphError) -> str:
         case errors.KeyExistsError() if isinstance(details, errors.ExistingKeys):
             kind, name = _type_of(details.location)
             return f"{kind} type '{name}' already has id '{details.ids[0]}'"
+        case errors.QueryParameterError() if isinstance(details, errors.ParameterProblem) and details.name:
+            subject = f"parameter '{details.name}' "
+            return f"param '{details.name}': {error.message.removeprefix(subject)}"
+        case errors.QueryNotFoundError() if isinstance(details, errors.MissingThing):
+            if details.name:
+                return f"query '{details.name}' not found"
+            return "query file contains multiple queries; pass --name" if details.near else error.message
         case errors.MergeConflictsError() if isinstance(details, errors.MergeConflicts):
             return _merge_message(details)
         case _ if isinstance(details, errors.LimitExceeded) and status_of(error) == 413:

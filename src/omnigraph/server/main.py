@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -9,7 +10,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
 
 import uvicorn
 
@@ -17,35 +20,63 @@ from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
 from omnigraph.server.app import create_app
-from omnigraph.server.config import ServerSettings
+from omnigraph.server.cluster import cluster_settings
+from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
 from omnigraph.server.graphs import Graphs
+from omnigraph.server.identity import Identities
 from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
-# What clients of this run put into their environment.
-OWNER_TOKEN = "OMNIGRAPH_BEARER_TOKEN="  # noqa: S105 - the name of a variable
 _log = logging.getLogger("omnigraph.server")
 _DRAIN_S = 30
 
 
-def serve(settings: ServerSettings) -> int:
-    """Serve until a signal ends it, and return the exit code.
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``omnigraph-server`` and end the process with its exit code."""
+    parser = argparse.ArgumentParser(prog="omnigraph-server", description="Serve the graphs of a cluster over HTTP.")
+    parser.add_argument("--cluster", required=True, metavar="DIR|URI", help="the cluster to serve")
+    parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
+    parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
+    parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
+    given = parser.parse_args(argv)
+    try:
+        host, port = parse_bind(given.bind)
+        settings = replace(
+            cluster_settings(given.cluster),
+            host=host,
+            port=port,
+            unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
+        )
+        code = serve(settings)
+    except OmnigraphError as error:
+        sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        code = error.kind.exit_code
+    sys.exit(code)
+
+
+def serve(
+    settings: ServerSettings, identities: Identities | None = None, *, listening: Callable[[str], None] | None = None
+) -> int:
+    """Serve until a signal ends it, and return the exit code; the environment names the tokens where none are given.
+
+    ``listening`` is called with the address once the server listens.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
     _configure_logs()
-    service = open_service(settings)
+    service = open_service(settings, identities or Identities.from_environment(os.environ))
     try:
         with _listen(settings) as listener:
-            asyncio.run(_serve(service, listener))
+            asyncio.run(_serve(service, listener, listening))
     finally:
         service.close()
     return 0
 
 
-def open_service(settings: ServerSettings) -> Service:
+def open_service(settings: ServerSettings, identities: Identities) -> Service:
     """Open the graphs and everything else that requests need.
 
     Raises:
@@ -55,15 +86,15 @@ def open_service(settings: ServerSettings) -> Service:
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
     try:
-        access = Access.from_settings(settings, graphs.policies)
+        access = Access.load(settings, identities, graphs.policies)
     except OmnigraphError:
         graphs.close()
         raise
-    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
+    _log.info("access is %s, tokens from %s", access.state.value, ", ".join(identities.sources) or "nowhere")
     return Service(settings, graphs, access, Runtime.system())
 
 
-async def _serve(service: Service, listener: socket.socket) -> None:
+async def _serve(service: Service, listener: socket.socket, listening: Callable[[str], None] | None = None) -> None:
     config = uvicorn.Config(
         create_app(service),
         lifespan="off",
@@ -72,7 +103,7 @@ async def _serve(service: Service, listener: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=_DRAIN_S,
     )
-    server = _Server(config)
+    server = _Server(config, service.drain)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
@@ -81,14 +112,17 @@ async def _serve(service: Service, listener: socket.socket) -> None:
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
-    if service.settings.owner_token is not None:
-        sys.stderr.write(f"{OWNER_TOKEN}{service.settings.owner_token}\n")
-        sys.stderr.flush()
+    if listening is not None:
+        listening(f"http://{shown}:{port}")
     await server.serve(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
     """A server that ends in order when a signal comes, and does not raise the signal again."""
+
+    def __init__(self, config: uvicorn.Config, draining: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._draining = draining
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -100,6 +134,7 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
+        self._draining()
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
@@ -126,3 +161,9 @@ def _configure_logs() -> None:
     log.handlers[:] = [handler]
     log.setLevel(level)
     log.propagate = False
+    # It tells of every stream that was broken off, with a traceback; ours says what is to know.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+
+if __name__ == "__main__":
+    main()

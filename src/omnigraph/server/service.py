@@ -12,12 +12,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
-from omnigraph.policy.decision import Action, Actor
+from omnigraph.policy import Action, Actor
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
 from omnigraph.server.bodies import read_json
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.running import RunningCalls
 from omnigraph.server.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,7 @@ class Service:
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
         self.is_draining = False
+        self.running = RunningCalls()
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
@@ -45,6 +47,10 @@ class Service:
             # Belongs to the event loop, which is not there before the first request.
             self._limiter = anyio.CapacityLimiter(self.settings.limits.threads)
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+    def drain(self) -> None:
+        """Let streams that would never end come to their end."""
+        self.is_draining = True
 
     def close(self) -> None:
         """Let go of the graphs."""
@@ -75,7 +81,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: Action | str, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:
