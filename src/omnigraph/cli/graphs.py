@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from omnigraph.cli.lazy import quick_imports
-from omnigraph.cli.operator.config import default_store
+from omnigraph.cli.operator.scope import Scope, ServerScope, find_scope, named_actor
 from omnigraph.cli.options import GraphOptions
 from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
+from omnigraph.errors import OmnigraphError, UsageError
+from omnigraph.operations.request import NOTHING, Attachments, Request, Response
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -18,32 +21,146 @@ if TYPE_CHECKING:
     from omnigraph.txn.graph_store import OpenMode
 
 
-def graph_address(options: GraphOptions) -> str:
-    """Return the storage of the graph that is meant: given on the command line, or else by profile or default.
+class ServedAddress(str):
+    """The address of a graph of a server."""
+
+    __slots__ = ()
+
+
+def graph_address(options: GraphOptions, *, is_direct: bool = False) -> str:
+    """Return the graph that is meant: given on the command line, or else by profile, environment or defaults.
+
+    Args:
+        options: what the command line says.
+        is_direct: whether the command needs the storage of the graph.
 
     Raises:
-        UsageError: it is given twice or not at all, or is the address of a server.
-        ProfileMissingError, ConfigError: a profile is asked for that does not exist or is not valid.
+        UsageError: it is given twice or not at all, or is one of a server and the command needs its storage.
+        ProfileMissingError, ServerMissingError, ConfigError: the config does not have what is asked for.
     """
-    given = options.given
-    return _stored(default_store() if given is None else given)
+    return scope_address(find_scope(options.given), is_direct=is_direct)
 
 
-def open_graph(address: str, *, mode: OpenMode = "read_write") -> LocalBackend:
+def scope_address(scope: Scope, *, is_direct: bool = False) -> str:
+    """Return the address of what a command works on; raises what :func:`graph_address` does."""
+    if not isinstance(scope, ServerScope):
+        return scope
+    if is_direct:
+        raise usage_error(
+            "this command needs the storage of the graph, not a server",
+            what="graph",
+            value=scope.url,
+            expected="the storage of a graph",
+            hint="give the graph's storage: a path, file:// or s3://bucket/prefix",
+        )
+    graph_id = scope.graph_id
+    if graph_id is None:
+        raise _no_graph(scope.url)
+    return ServedAddress(f"{scope.url}/graphs/{graph_id}")
+
+
+def _no_graph(url: str) -> UsageError:
+    from omnigraph.cli.operator.asking import list_graphs  # noqa: PLC0415 - for a command line that lacks something
+
+    try:
+        known = ", ".join(graph["graph_id"] for graph in list_graphs(url))
+    except OmnigraphError:
+        # Which graphs there are may be a secret; what is missing is not.
+        known = ""
+    return usage_error(
+        "no graph of the server is given",
+        what="graph",
+        value=url,
+        expected="--graph ID",
+        hint=f"the server has {known}" if known else "name it with --graph ID, or default_graph of the operator config",
+    )
+
+
+class CommandBackend(Protocol):
+    """What commands ask: a graph that this process has open, or one of a server."""
+
+    @property
+    def uri(self) -> str:
+        """Where the graph lives."""
+
+    @property
+    def mode(self) -> OpenMode:
+        """Whether the graph may be written to."""
+
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request."""
+
+    def close(self) -> None:
+        """Let go of the graph."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def open_graph(address: str, *, mode: OpenMode = "read_write") -> CommandBackend:
+    """Open the graph at a storage address, or ask the server that has it.
+
+    Raises:
+        ValueFormatError: a graph cannot live there.
+        GraphMissingError: there is none.
+        UsageError: it is one of a server, and the command line names an actor.
+        OmnigraphError: the server cannot be asked.
+    """
+    return _ask_server(address, mode) if isinstance(address, ServedAddress) else open_storage(address, mode=mode)
+
+
+def open_storage(address: str, *, mode: OpenMode = "read_write") -> LocalBackend:
     """Open the graph at a storage address.
 
     Raises:
-        UsageError: it is the address of a server.
         ValueFormatError: a graph cannot live there.
         GraphMissingError: there is none.
     """
-    address = _stored(address)
     with quick_imports():
         from omnigraph.engine.open_graph import OpenGraph  # noqa: PLC0415 - for arguments that make sense
         from omnigraph.operations.local import LocalBackend  # noqa: PLC0415 - see above
         from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
 
     return LocalBackend(OpenGraph.open(Storage.open(address), mode=mode), mode)
+
+
+def is_served(backend: CommandBackend) -> bool:
+    """Whether a server is asked."""
+    return backend.uri.lower().startswith(("http://", "https://"))
+
+
+def local_backend(backend: CommandBackend) -> LocalBackend:
+    """Return a backend of this process, for what works on the storage itself.
+
+    Raises:
+        UsageError: it asks a server.
+    """
+    from omnigraph.operations.local import LocalBackend  # noqa: PLC0415 - a graph is open, so that it is loaded
+
+    if isinstance(backend, LocalBackend):
+        return backend
+    raise usage_error(
+        "Spark needs the storage of the graph, not a server",
+        value=backend.uri,
+        expected="the storage of a graph",
+        hint="give the graph's storage, or leave out the Spark options",
+    )
+
+
+def _ask_server(address: str, mode: OpenMode) -> CommandBackend:
+    named = named_actor()
+    if named is not None:
+        raise usage_error(
+            "--as does not apply to a graph of a server",
+            value=named,
+            expected="no --as",
+            hint="leave it out; the server records the actor of your token",
+        )
+    from omnigraph.cli.operator.asking import ServedBackend  # noqa: PLC0415 - for graphs of servers
+
+    return ServedBackend.connect(address, mode)
 
 
 def read_catalog(backend: Backend, branch: str = "main", at: str | None = None) -> Catalog:
@@ -54,26 +171,15 @@ def read_catalog(backend: Backend, branch: str = "main", at: str | None = None) 
     return catalog_of(backend.execute(ReadStateRequest(branch=branch, at=at)).state.schema)
 
 
-def _stored(address: str) -> str:
-    if not address.lower().startswith(("http://", "https://")):
-        return address
-    raise usage_error(
-        "the address of a server is not a graph",
-        what="graph",
-        value=address,
-        expected="the storage of a graph",
-        hint="give the graph's storage: a path, file:// or s3://bucket/prefix",
-    )
-
-
 _CONSENT = frozenset({"y", "yes"})
 
 
 def echo_target(label: str, address: str, *, is_quiet: bool) -> None:
     """Say on standard error which graph a write goes to."""
     if not is_quiet:
-        where = "local" if _is_local(address) else "remote"
-        write_line(f"omnigraph {label} → {address} (direct, {where})", sys.stderr)
+        direct = "direct, local" if _is_local(address) else "direct, remote"
+        where = "served" if isinstance(address, ServedAddress) else direct
+        write_line(f"omnigraph {label} → {address} ({where})", sys.stderr)
 
 
 def ask_consent(label: str, address: str, *, is_given: bool, as_json: bool) -> None:
@@ -100,6 +206,8 @@ def consents(question: str) -> bool:
 
 
 def _is_local(address: str) -> bool:
+    if isinstance(address, ServedAddress):
+        return False
     from omnigraph.store.location import Storage  # noqa: PLC0415 - for commands that write
 
     return Storage.open(address).is_local

@@ -22,10 +22,11 @@ from typer.main import get_command
 from omnigraph.records import record
 
 # How a command reaches a graph: wherever it is, by its storage alone, or not by its arguments.
-Capability = Literal["any", "direct", "local"]
+Capability = Literal["any", "served", "direct", "local"]
 _HEADINGS: Mapping[Capability | None, str] = {
     None: "Commands",
     "any": "Commands on a graph (any)",
+    "served": "Commands on a server (served)",
     "direct": "Commands on the storage of a graph (direct)",
     "local": "Commands without a graph (local)",
 }
@@ -47,6 +48,8 @@ class Entry:
 
 # Options that may stand before the command too, and whether a value follows them. They mean what they mean behind it.
 _LEADING: Mapping[str, bool] = {
+    "--server": True,
+    "--graph": True,
     "--store": True,
     "--profile": True,
     "--as": True,
@@ -100,6 +103,8 @@ class LazyGroup(HelpfulGroup):
     """A group whose commands stand in ``entries``."""
 
     entries: ClassVar[Mapping[str, Entry]] = {}
+    # What its commands are, unless they say otherwise themselves.
+    capability: Capability | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the arguments of the group itself; options that stand before the command are kept for the command."""
@@ -121,10 +126,13 @@ class LazyGroup(HelpfulGroup):
         with quick_imports():
             command = entry.load()
         command.name = cmd_name
-        if not isinstance(command, TyperGroup):
-            from omnigraph.cli.options import add_profile  # noqa: PLC0415 - the help of a group needs none of it
+        capability = entry.capability or self.capability
+        if isinstance(command, LazyGroup):
+            command.capability = capability
+        elif not isinstance(command, TyperGroup):
+            from omnigraph.cli.options import add_scope_options  # noqa: PLC0415 - the help of a group needs none of it
 
-            add_profile(command)
+            add_scope_options(command, is_served=capability == "any")
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

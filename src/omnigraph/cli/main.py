@@ -163,6 +163,9 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
         "schema": ("graph.schema:app", "Show, propose, plan and apply schemas."),
     },
+    "served": {
+        "graphs": ("local.servers:graphs_app", "List the graphs of a server."),
+    },
     "direct": {
         "init": ("graph.init:init_app", "Create a graph from a schema."),
         "lint": ("graph.lint:lint_app", "Check a schema, and queries against it."),
@@ -175,6 +178,8 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
         "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
+        "login": ("local.servers:login_app", "Keep the token of a server."),
+        "logout": ("local.servers:logout_app", "Forget the token of a server."),
         "policy": ("local.policy:app", "Check, test and explain policy bundles."),
         "profile": ("local.profile:app", "List and show the operator's profiles."),
         "completion": ("local.completion:app", "Print a shell completion script."),
@@ -182,7 +187,8 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     },
 }
 _LEGEND = (
-    ("any", "These work on a graph."),
+    ("any", "These work on a graph, by its storage or through a server."),
+    ("served", "These ask a server."),
     ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
     ("local", "These take no graph; alias uses the one set in the operator config."),
 )
@@ -190,7 +196,7 @@ _LEGEND = (
 
 # What people who know Git, SQL or earlier versions try first.
 _NO_WORKTREE = "a graph has no working copy: load and mutate commit at once"
-_NO_REMOTE = "a graph has no remote copy: every command works on the storage that GRAPH or --store names"
+_NO_REMOTE = "a graph has no remote copy: every command works on the graph that GRAPH, --store or --server names"
 _FOREIGN: Mapping[str, str] = {
     "add": _NO_WORKTREE,
     "stage": _NO_WORKTREE,
@@ -249,9 +255,9 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "The graph is the first argument of every command on a graph, or --store; it is left out where --profile, "
-        "OMNIGRAPH_STORE, OMNIGRAPH_PROFILE or the operator config names it. --store, --profile, --as, --yes, --quiet "
-        "and --json may also stand before the command.\n\n"
+        "The graph is the first argument of every command on a graph, or --store, or --server with --graph; it is left "
+        "out where --profile, OMNIGRAPH_STORE, OMNIGRAPH_PROFILE or the operator config names it. These options, --as, "
+        "--yes, --quiet and --json may also stand before the command.\n\n"
         "Exit codes: 0 success, 1 a bug in omnigraph, 2 invalid input or usage, 3 conflict, 4 unexpected branch head, "
         "5 not found, 9 too large, 14 not supported in this version. The errors page of the docs lists them all."
     ),

@@ -20,7 +20,14 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.main import get_command
 
-from omnigraph.cli.operator.config import WAYS, choose_profile, default_actor, has_remembered_store
+from omnigraph.cli.operator.scope import (
+    WAYS,
+    choose_actor,
+    choose_graph,
+    choose_profile,
+    choose_server,
+    has_remembered_scope,
+)
 from omnigraph.cli.usage import usage_error
 from omnigraph.records import record
 
@@ -49,13 +56,27 @@ Profile = Annotated[
         expose_value=False,
     ),
 ]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="NAME",
+        help="A server: its name in the operator config, or its address.",
+        callback=choose_server,
+        expose_value=False,
+    ),
+]
+ServedGraph = Annotated[
+    str | None,
+    typer.Option("--graph", metavar="ID", help="The graph of the server.", callback=choose_graph, expose_value=False),
+]
 Actor = Annotated[
     str | None,
     typer.Option(
         "--as",
         metavar="ACTOR",
         help="The actor to record; operator.actor of the operator config by default.",
-        callback=default_actor,
+        callback=choose_actor,
     ),
 ]
 DesiredSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The new schema; - reads standard input.")]
@@ -197,11 +218,11 @@ def place_graph(parameters: Sequence[Any], given: dict[str, Any]) -> dict[str, A
     # What stands for a missing value differs from version to version.
     if not isinstance(first, str) or isinstance(last, str):
         return given
-    by_option = any(isinstance(given.get(name), str) for name in ("store", "uri_option", "profile"))
+    by_option = any(isinstance(given.get(name), str) for name in ("store", "uri_option", "profile", "server"))
     if not by_option:
         if names[1] == "query_name" and not first.isidentifier():
             return given
-        if not has_remembered_store():
+        if not has_remembered_scope():
             _expect_both(arguments, values)
             return given
     return given | dict(zip(names, [last, *values[:-1]], strict=True))
@@ -259,17 +280,26 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 # In the order in which they are refused; each with what it is for.
 _SCOPE_FLAGS: Mapping[str, str] = {
+    "--server": "--server names a server",
+    "--graph": "--graph names a graph of a server",
     "--store": "--store names the storage of a graph",
     "--as": "--as names who writes",
     "--profile": "--profile names a graph by the operator config",
 }
 
 
-def add_profile(command: Any) -> None:
-    """Give a command that takes ``--store`` the option ``--profile`` too, right behind it."""
+def add_scope_options(command: Any, *, is_served: bool) -> None:
+    """Give a command that takes ``--store`` the other options that name a graph, right behind it.
+
+    Args:
+        command: the command.
+        is_served: whether it works on graphs of servers too.
+    """
     places = [place for place, parameter in enumerate(command.params) if "--store" in parameter.opts]
     if places:
-        command.params.insert(places[0] + 1, _profile_option())
+        wanted = {"--profile", "--server", "--graph"} if is_served else {"--profile"}
+        added = [parameter for parameter in _scope_options() if wanted.intersection(parameter.opts)]
+        command.params[places[0] + 1 : places[0] + 1] = added
 
 
 def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
@@ -291,7 +321,7 @@ def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
     first = foreign[0]
     clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
     do = "do" if len(clauses) > 1 else "does"
-    phrase = "graph" if "--store" in taken else "local"
+    phrase = "graph" if "--server" in taken else "direct" if "--store" in taken else "local"
     message = f"`{path}` is a {phrase} command; {', '.join(clauses)} and {do} not apply"
     raise usage_error(
         message, value=" ".join(foreign), expected="the options of the command", hint=_remedy(path, first, taken)
@@ -311,14 +341,16 @@ def _remedy(path: str, flag: str, taken: set[str]) -> str:
         return "the alias determines the graph; change it in the operator config"
     if flag == "--as" and "--store" in taken:
         return "leave it out; this command records no actor"
+    if flag in {"--server", "--graph"} and "--store" in taken:
+        return "it needs the storage of the graph; give its address or --store"
     return f"leave {flag} out; this command opens no graph"
 
 
-def _profile_option() -> Any:
+def _scope_options() -> list[Any]:
     app = typer.Typer(add_completion=False)
 
     @app.command()
-    def declare(*, profile: Profile = None) -> None:
-        del profile
+    def declare(*, server: Server = None, graph: ServedGraph = None, profile: Profile = None) -> None:
+        del server, graph, profile
 
-    return next(parameter for parameter in get_command(app).params if "--profile" in parameter.opts)
+    return [parameter for parameter in get_command(app).params if "--help" not in parameter.opts]

@@ -55,6 +55,12 @@ class ProfileMissingError(OmnigraphError, KeyError):
     row = ErrorRow(code="profile.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
+class ServerMissingError(OmnigraphError, KeyError):
+    """The operator config has no server with that name."""
+
+    row = ErrorRow(code="server.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
 class AliasMissingError(OmnigraphError, KeyError):
     """The operator config has no alias with that name."""
 

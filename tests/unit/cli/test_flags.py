@@ -14,12 +14,15 @@ from omnigraph.cli import main
 from omnigraph.cli.options import refuse_flags
 from omnigraph.errors import UsageError
 
-READS = ("--store", "--profile")
-WRITES = ("--store", "--as", "--profile")
+DIRECT = ("--store", "--profile")
+DIRECT_WRITES = ("--store", "--as", "--profile")
+READS = ("--server", "--graph", *DIRECT)
+WRITES = ("--server", "--graph", *DIRECT_WRITES)
+SERVED = ("--server", "--profile")
 NOTHING = ()
 
 MATRIX = {
-    "init": WRITES,
+    "init": DIRECT_WRITES,
     "load": WRITES,
     "export": READS,
     "query": READS,
@@ -54,17 +57,20 @@ MATRIX = {
     "revert": WRITES,
     "blame": READS,
     "snapshot": READS,
-    "lint": READS,
-    "serve": READS,
+    "lint": DIRECT,
+    "serve": DIRECT,
     "fmt": NOTHING,
     "schema infer": NOTHING,
-    "schema plan": READS,
+    "schema plan": DIRECT,
     "schema apply": WRITES,
     "schema show": READS,
-    "optimize": READS,
-    "cleanup": READS,
-    "status": READS,
-    "repair": READS,
+    "optimize": DIRECT,
+    "cleanup": DIRECT,
+    "status": DIRECT,
+    "repair": DIRECT,
+    "graphs list": SERVED,
+    "login": NOTHING,
+    "logout": NOTHING,
     "policy validate": NOTHING,
     "policy test": NOTHING,
     "policy explain": NOTHING,
@@ -73,7 +79,7 @@ MATRIX = {
     "completion": NOTHING,
     "version": NOTHING,
 }
-FLAGS = ("--store", "--as", "--profile")
+FLAGS = ("--server", "--graph", "--store", "--as", "--profile")
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -152,5 +158,5 @@ WITHOUT_COMMIT = (
 
 def test_every_command_that_makes_a_commit_takes_a_message():
     takes = {name for name, command in COMMANDS.items() if any("-m" in item.opts for item in command.params)}
-    writes = {name for name, flags in MATRIX.items() if flags == WRITES} | {"optimize", "repair", "alias"}
+    writes = {name for name, flags in MATRIX.items() if "--as" in flags} | {"optimize", "repair", "alias"}
     assert takes == writes - set(WITHOUT_COMMIT)

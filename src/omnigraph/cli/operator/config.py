@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.cli.files import read_input
 from omnigraph.cli.output import choose_output
-from omnigraph.cli.usage import usage_error
 from omnigraph.errors import (
     AliasMissingError,
     ConfigError,
@@ -39,13 +37,32 @@ MAX_COLUMN_WIDTH = 10_000
 class Profile:
     """A graph by name. Whether it names one is looked at when it is used, not when the file is read.
 
-    ``binding`` is the graph as the file writes it, ``store`` the address that this leads to.
+    ``binding`` is the graph as the file writes it, ``store`` the address that this leads to. A profile names a storage,
+    or a server and which of its graphs is meant by default.
     """
 
     name: str
     binding: str | None = None
     store: str | None = None
+    server: str | None = None
+    default_graph: str | None = None
     place: Place | None = None
+
+    def check(self) -> None:
+        """See that the profile names exactly one thing.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if (self.store is None) == (self.server is None):
+            found = "nothing" if self.store is None else "both"
+            raise self._problem("must set exactly one of server and store", "server or store", found)
+        if self.store is not None and self.default_graph is not None:
+            raise self._problem("names a storage, which holds one graph", "no default_graph", self.default_graph)
+
+    def _problem(self, message: str, expected: str, found: str) -> ConfigError:
+        details = Diagnostic(place=self.place, expected=(expected,), found=found)
+        return ConfigError(f"profile '{self.name}' {message}", details=details)
 
     def storage(self) -> str:
         """Return the storage of the graph.
@@ -55,8 +72,7 @@ class Profile:
         """
         if self.store is not None:
             return self.store
-        details = Diagnostic(place=self.place, expected=("store",), found="nothing")
-        raise ConfigError(f"profile '{self.name}' has no store", details=details)
+        raise self._problem("has no store", "store", "nothing")
 
 
 @record
@@ -67,6 +83,8 @@ class Defaults:
     table_max_column_width: int | None = None
     table_cell_layout: Literal["truncate", "wrap"] | None = None
     store: str | None = None
+    server: str | None = None
+    default_graph: str | None = None
 
 
 @record
@@ -97,6 +115,7 @@ class OperatorConfig:
 
     path: Path
     actor: str | None = None
+    servers: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
@@ -165,72 +184,6 @@ def _loaded(path: Path) -> OperatorConfig:
 
 PROFILE_VARIABLE = "OMNIGRAPH_PROFILE"
 STORE_VARIABLE = "OMNIGRAPH_STORE"
-WAYS = (
-    f"or use --store URI, --profile NAME, {STORE_VARIABLE}, {PROFILE_VARIABLE} or defaults.store of the operator config"
-)
-
-# What --profile said on the command line of this process. The option stands on every command that opens a graph, and
-# none of them has to hand it on.
-_chosen: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
-
-
-def choose_profile(name: str | None) -> None:
-    """Keep what ``--profile`` said."""
-    _chosen.set(name)
-
-
-def active_profile() -> str | None:
-    """Return the name of the profile that is asked for, by option or else by environment."""
-    chosen = _chosen.get()
-    return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
-
-
-def environment_store() -> str | None:
-    """Return the storage that the environment names; a profile that the command line names goes before it."""
-    return None if _chosen.get() is not None else os.environ.get(STORE_VARIABLE) or None
-
-
-def has_remembered_store() -> bool:
-    """Whether environment or config name a graph, so that a command line need not.
-
-    Raises:
-        ConfigError: the config has to be asked and is not valid.
-    """
-    return bool(environment_store() or active_profile() or operator_config().defaults.store)
-
-
-def default_store() -> str:
-    """Return the storage of the graph that is meant where a command line names none.
-
-    Raises:
-        UsageError: nothing else names one either.
-        ProfileMissingError: the profile that is asked for does not exist.
-        ConfigError: the config, or the profile, is not valid.
-    """
-    stored = environment_store()
-    if stored is not None:
-        return stored
-    config = operator_config()
-    name = active_profile()
-    if name is not None:
-        return find_named(config, "profile", name).storage()
-    if config.defaults.store is None:
-        raise usage_error(
-            "no graph given",
-            what="graph",
-            expected="GRAPH or --store URI",
-            hint=f"give its address first: a path, file:// or s3://bucket/prefix; {WAYS}",
-        )
-    return config.defaults.store
-
-
-def default_actor(given: str | None) -> str | None:
-    """Return who writes: the actor that was given, or else the operator.
-
-    Raises:
-        ConfigError: the config is not valid.
-    """
-    return operator_config().actor if given is None else given
 
 
 def parse_config(data: bytes, path: Path) -> OperatorConfig:
@@ -248,6 +201,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
     return OperatorConfig(
         path=path,
         actor=root.section("operator").text("actor"),
+        servers={name: _url(one) for name, one in root.sections("servers").items()},
         profiles={name: _profile(name, one, folder) for name, one in root.sections("profiles").items()},
         defaults=_defaults(root.section("defaults"), folder),
         aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
@@ -258,22 +212,38 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
     )
 
 
+def _url(section: Section) -> str:
+    url = section.text("url")
+    if url is None:
+        raise section.problem("a server has no url", expected="url")
+    if not url.startswith(("http://", "https://")):
+        raise section.problem("the url of a server is not http:// or https://", "url", expected="https://host")
+    return url
+
+
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
-        binding=section.text("store"),
+        binding=section.text("store") or section.text("server"),
         store=_store(section, folder),
+        server=section.text("server"),
+        default_graph=section.text("default_graph"),
         place=section.place,
     )
 
 
 def _defaults(section: Section, folder: Path) -> Defaults:
     layout = section.choice("table_cell_layout", LAYOUTS)
+    for key in ("server", "default_graph"):
+        if section.text("store") is not None and section.text(key) is not None:
+            raise section.problem(f"defaults.{key} and defaults.store exclude each other", key, expected="one of them")
     return Defaults(
         output=section.choice("output", FORMATS),
         table_max_column_width=section.whole_number("table_max_column_width", least=1, most=MAX_COLUMN_WIDTH),
         table_cell_layout="wrap" if layout == "wrap" else None if layout is None else "truncate",
         store=_store(section, folder),
+        server=section.text("server"),
+        default_graph=section.text("default_graph"),
     )
 
 

@@ -11,13 +11,12 @@ from typing import Any, TextIO
 from omnigraph.catalog import Catalog
 from omnigraph.cli.commands.data.mutate import execute_asking, parameter_value, show_mutation
 from omnigraph.cli.commands.data.query import ResultFormat, write_result
-from omnigraph.cli.graphs import read_catalog
+from omnigraph.cli.graphs import CommandBackend, read_catalog
 from omnigraph.cli.output import TextOutput, write_line
 from omnigraph.cli.shell.statements import SOURCE, Statement, show_value
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import DiagnosticError, OmnigraphError
 from omnigraph.operations.history import ListBranchesRequest
-from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExplainRequest, QueryRequest, ReadStateRequest, ResolveRefRequest
 from omnigraph.operations.request import Request
 from omnigraph.operations.transactions import (
@@ -51,7 +50,7 @@ class ShellSession:
     its private state; ``calls`` counts those whose results were shown.
     """
 
-    backend: LocalBackend
+    backend: CommandBackend
     branch: str = MAIN
     as_of: str | None = None
     actor: str | None = None

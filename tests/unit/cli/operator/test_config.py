@@ -104,20 +104,20 @@ def test_bytes_that_are_no_config_are_refused_by_an_error_of_ours(data: bytes):
 
 def test_unknown_keys_are_one_warning_each_at_any_level():
     config = parse(
-        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nservers: {eu: {url: u}}\n"
+        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nclusters: {eu: {root: u}}\n"
     )
     assert config.actor == "a"
     assert config.warnings == tuple(
         f"unknown key `{key}` (from a later version, or a typo); ignored in home/config.yaml:{line}"
-        for key, line in (("telemetry", 1), ("servers", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
+        for key, line in (("telemetry", 1), ("clusters", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
     )
 
 
-@pytest.mark.parametrize("binding", ["", "server: a", "store: ~"])
+@pytest.mark.parametrize("binding", ["", "server: a, store: b", "store: ~", "store: a, default_graph: g"])
 def test_profile_is_looked_at_when_it_is_used(binding: str):
     profile = parse(f"profiles:\n  odd: {{{binding}}}\n").profiles["odd"]
-    with pytest.raises(ConfigError, match="profile 'odd' has no store"):
-        profile.storage()
+    with pytest.raises(ConfigError, match="profile 'odd' "):
+        profile.check()
 
 
 def test_alias_complains_at_its_place():

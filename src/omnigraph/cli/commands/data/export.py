@@ -17,7 +17,7 @@ from omnigraph.cli.engines import (
     choose_plainly,
     open_spark,
 )
-from omnigraph.cli.graphs import graph_address, open_graph
+from omnigraph.cli.graphs import graph_address, local_backend, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     AsJson,
@@ -130,7 +130,7 @@ def export(
                 return 0
             written: ExportFormat = (form or FileFormat.JSONL).value
             if choice.is_spark:
-                result = _export_on_spark(backend, to, written, request, **source, progress=progress)
+                result = _export_on_spark(local_backend(backend), to, written, request, **source, progress=progress)
             else:
                 result = backend.execute(ExportRequest(to=to, format=written, **source), Attachments(progress=progress))
     output.show(ExportReport(uri=address, to=to, result=result, choice=choice))

@@ -23,7 +23,15 @@ from omnigraph.cli.engines import (
     input_size,
     open_spark,
 )
-from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import (
+    CommandBackend,
+    ask_consent,
+    echo_target,
+    graph_address,
+    is_served,
+    local_backend,
+    open_graph,
+)
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     AsJson,
@@ -43,7 +51,6 @@ from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError
 from omnigraph.operations import Attachments
 from omnigraph.operations.history import CreateBranchRequest, ListBranchesRequest
-from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.records import record
 from omnigraph.values import BranchName
@@ -118,12 +125,14 @@ class LoadOrder:
     spark: SparkRequest
 
 
-def run_load(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
+def run_load(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
     """Load on the engine that was asked for, or that suits the input; return what it did and which one it was.
 
     Raises:
         OmnigraphError: whatever the load does.
     """
+    if is_served(backend):
+        return _run_served(backend, order, shows_bar=shows_bar)
     size = _size(backend, order)
     choice = choose_for_load(order.spark, size, local_only=_local_only(order))
     if not choice.is_spark:
@@ -163,17 +172,24 @@ def spark_lines(result: LoadResult) -> Iterable[str]:
     return summary_lines(found)
 
 
-def _size(backend: LocalBackend, order: LoadOrder) -> InputSize:
+def _size(backend: CommandBackend, order: LoadOrder) -> InputSize:
     if any(source.path == STDIN for source in order.sources):
         return InputSize(size_bytes=None)
-    return input_size(expand_sources(order.sources, backend.engine.store.storage.options))
+    return input_size(expand_sources(order.sources, local_backend(backend).engine.store.storage.options))
+
+
+def _run_served(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
+    if order.spark.engine is Engine.SPARK or order.spark.names_spark or order.cluster_by is not None:
+        local_backend(backend)
+    choice = Choice(engine="local", reason="the server loads", is_told=False)
+    return _run_local(backend, order, shows_bar=shows_bar), choice
 
 
 def _local_only(order: LoadOrder) -> str | None:
     return "a patch runs in one process" if order.patch else None
 
 
-def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
+def _run_local(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
     with open_bar(is_wanted=shows_bar) as bar:
         request = LoadRequest(
             sources=order.sources,
@@ -189,7 +205,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
         return backend.execute(request, Attachments(progress=None if bar is None else bar.show))
 
 
-def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
+def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
     if order.patch:
         raise SparkUnsupportedError(
             "a patch cannot be loaded on Spark",
@@ -199,14 +215,14 @@ def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, s
 
     is_short = size.size_bytes is not None and size.size_bytes < LARGE_BYTES
     if order.check_sums:
-        expand_sources(order.sources, backend.engine.store.storage.options, check_sums=True)
+        expand_sources(order.sources, local_backend(backend).engine.store.storage.options, check_sums=True)
     with (
         open_spark(order.spark, is_short=is_short) as spark,
         open_bar(is_wanted=shows_bar) as bar,
         _watching(spark, bar),
     ):
         return load(
-            backend,
+            local_backend(backend),
             order.sources,
             order.mode,
             spark=spark,
@@ -427,7 +443,7 @@ def _with_columns(source: Source, mapped: Mapping[str, Mapping[str, str]]) -> So
     return Source(path=source.path, columns=mapped.get(source.stem, {}))
 
 
-def _create_branch(backend: LocalBackend, branch: str, base: str, actor: str | None) -> bool:
+def _create_branch(backend: CommandBackend, branch: str, base: str, actor: str | None) -> bool:
     known = {str(status.name) for status in backend.execute(ListBranchesRequest())}
     if str(BranchName.parse(branch)) in known:
         return False

@@ -18,7 +18,7 @@ from omnigraph.cli.engines import (
     open_spark,
 )
 from omnigraph.cli.files import refuse_second_stdin
-from omnigraph.cli.graphs import graph_address, open_graph
+from omnigraph.cli.graphs import CommandBackend, graph_address, local_backend, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.options import (
@@ -45,7 +45,6 @@ from omnigraph.values import size_of
 if TYPE_CHECKING:
     from omnigraph.engine.query.options import QueryOptions
     from omnigraph.engine.results import Result
-    from omnigraph.operations.local import LocalBackend
 
 
 class Traversal(StrEnum):
@@ -236,13 +235,13 @@ def query(
     return 0
 
 
-def _run(backend: LocalBackend, request: QueryRequest, spark: SparkRequest) -> Result:
+def _run(backend: CommandBackend, request: QueryRequest, spark: SparkRequest) -> Result:
     if not choose_plainly(spark).is_spark:
         return backend.execute(request)
     from omnigraph.spark.query import run_query  # noqa: PLC0415 - loaded for the reads that run on it
 
     with open_spark(spark, is_short=True) as started:
-        return run_query(backend, request, started)
+        return run_query(local_backend(backend), request, started)
 
 
 explain_app = new_app()

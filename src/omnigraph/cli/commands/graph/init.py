@@ -29,7 +29,7 @@ def init(
 
     Fails if a graph already exists there; leftovers of a failed attempt do not matter.
     """
-    uri = graph_address(graph)
+    uri = graph_address(graph, is_direct=True)
     source = read_input(schema)
     init_graph(Storage.open(uri), source.data, source_name=source.name, **commit.to_fields())
     choose_output(as_json=False).show(PlainReport(document={"uri": uri}, lines=[f"initialized {uri}"]))

@@ -10,7 +10,7 @@ import typer
 from omnigraph.catalog import Catalog, compile_schema
 from omnigraph.catalog.lint import SchemaFinding, lint_schema
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import graph_address, open_graph
+from omnigraph.cli.graphs import graph_address, open_storage
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, GraphOptions, expand_options
 from omnigraph.cli.output import choose_output
@@ -170,8 +170,8 @@ def _of_file(path: str, graph: GraphOptions, branch: str | None) -> _Schema:
 
 
 def _of_graph(graph: GraphOptions, branch: str | None) -> _Schema:
-    address = graph_address(graph)
-    with open_graph(address, mode="read_only") as backend:
+    address = graph_address(graph, is_direct=True)
+    with open_storage(address, mode="read_only") as backend:
         text = backend.execute(ReadStateRequest(branch=branch or MAIN)).state.schema.source
     return _Schema(text=text, name="<schema>", source=SchemaSource(kind="graph", location=address))
 

@@ -14,7 +14,7 @@ from omnigraph.cli.engines import (
     choose_plainly,
     open_spark,
 )
-from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_storage
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Branch, Consent, GraphOptions, Message, Quiet, Types, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
@@ -39,8 +39,8 @@ Storage = Annotated[
 @expand_options
 def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False) -> int:
     """Show rows, fragments, index coverage and writes in progress, with advice. Writes nothing."""
-    address = graph_address(graph)
-    with open_graph(address, mode="read_only") as backend:
+    address = graph_address(graph, is_direct=True)
+    with open_storage(address, mode="read_only") as backend:
         found = backend.execute(StatusRequest(branch=branch, storage=storage))
     document = {"uri": address, **found.to_json()}
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(found.lines())))
@@ -69,9 +69,9 @@ def optimize(
     or a Spark setting, executors do the work.
     """
     spark = spark_options.request()
-    address = graph_address(graph)
+    address = graph_address(graph, is_direct=True)
     echo_target("optimize", address, is_quiet=quiet)
-    with open_graph(address) as backend:
+    with open_storage(address) as backend:
         result = _run(backend, branch, types or None, message, spark)
     document = {"uri": address, **result.to_json()}
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines())))
@@ -140,13 +140,13 @@ def cleanup(
     every branch, tagged states, and the states that branches started from or could be merged from always stay. A
     removed state can never be read again, though its commit stays listed.
     """
-    address = graph_address(graph)
+    address = graph_address(graph, is_direct=True)
     older_than_s = None if older_than is None else parse_duration(older_than)
     Retention(keep=keep, older_than_s=older_than_s)
     if confirm:
         ask_consent("cleanup", address, is_given=yes, as_json=as_json)
     echo_target("cleanup", address, is_quiet=quiet)
-    with open_graph(address, mode="read_write" if confirm else "read_only") as backend:
+    with open_storage(address, mode="read_write" if confirm else "read_only") as backend:
         result = backend.execute(CleanupRequest(keep=keep, older_than_s=older_than_s, confirm=confirm))
     document = {
         "uri": address,
@@ -185,10 +185,10 @@ def repair(
     A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard.
     Exits with code 11 if a change still needs that decision.
     """
-    address = graph_address(graph)
+    address = graph_address(graph, is_direct=True)
     order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
     echo_target("repair", address, is_quiet=quiet)
-    with open_graph(address) as backend:
+    with open_storage(address) as backend:
         result = backend.execute(
             RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard, message=order.message)
         )

@@ -225,7 +225,7 @@ def plan(
         )
     refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
     if accepted_path is None:
-        address, desired_file = graph_address(graph), read_input(desired_path)
+        address, desired_file = graph_address(graph, is_direct=True), read_input(desired_path)
         with open_graph(address, mode="read_only") as backend:
             request = PlanSchemaRequest(
                 text=desired_file.data,

@@ -52,7 +52,7 @@ def serve(
     tokens (OMNIGRAPH_SERVER_BEARER_TOKEN and its siblings), one is made up and printed as OMNIGRAPH_TOKEN=...; it may
     do everything that --policy allows its actor, local, or everything without a policy.
     """
-    address = graph_address(graph)
+    address = graph_address(graph, is_direct=True)
     from omnigraph.server.cluster import query_files  # noqa: PLC0415 - the server's alone
     from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.identity import Identities  # noqa: PLC0415 - see above

@@ -11,9 +11,10 @@ import typer
 from omnigraph.cli.commands.data.mutate import execute_asking, parameter_value, read_params, show_mutation
 from omnigraph.cli.commands.data.query import ResultFormat, RowFormat, choose_format, write_result
 from omnigraph.cli.files import read_input
-from omnigraph.cli.graphs import open_graph
+from omnigraph.cli.graphs import open_graph, scope_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
+from omnigraph.cli.operator.scope import profile_scope
 from omnigraph.cli.options import AsJson, Message, Param, Params, ParamsFile
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import WrongQueryKindError
@@ -107,7 +108,7 @@ def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
         raise alias.problem("is a mutation, which returns no rows and has no format", expected="one of the two")
     if alias.store is not None:
         return alias.store, alias.file
-    return find_named(config, "profile", alias.profile or "").storage(), alias.file
+    return scope_address(profile_scope(config, find_named(config, "profile", alias.profile or ""))), alias.file
 
 
 def _mutate(

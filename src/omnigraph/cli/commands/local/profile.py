@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.operator.config import (
-    STORE_VARIABLE,
-    Profile,
+from omnigraph.cli.operator.config import STORE_VARIABLE, OperatorConfig, Profile, find_named, operator_config
+from omnigraph.cli.operator.scope import (
+    Scope,
+    ServerScope,
     active_profile,
     environment_store,
-    find_named,
-    operator_config,
+    profile_scope,
+    server_url,
 )
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
@@ -36,9 +37,9 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` is the graph as the file writes it, ``target`` the address that this leads to.
+    """One profile: ``binding`` is what the file writes, ``target`` the address that this leads to.
 
-    A profile names the storage of one graph, so that there is no ``default_graph`` to choose.
+    ``default_graph`` is the graph of a server; a storage holds one graph.
     """
 
     name: str
@@ -77,27 +78,35 @@ class ProfileListReport:
 def list_profiles(*, as_json: AsJson = False) -> int:
     """List the profiles of the operator config and the graphs they name; a star marks the one in use."""
     config, active = operator_config(), active_profile()
-    lines = tuple(_describe(profile, active) for profile in config.profiles.values())
+    lines = tuple(_describe(config, profile, active) for profile in config.profiles.values())
     choose_output(as_json=as_json).show(ProfileListReport(profiles=lines))
     return 0
 
 
-def _describe(profile: Profile, active: str | None) -> ProfileLine:
-    target, error = None, None
+def _describe(config: OperatorConfig, profile: Profile, active: str | None) -> ProfileLine:
+    scope, error = None, None
     try:
-        target = profile.storage()
+        scope = profile_scope(config, profile)
     except OmnigraphError as problem:
         error = problem.message
     return ProfileLine(
         name=profile.name,
         binding=profile.binding,
-        scope_kind="store" if error is None else "invalid",
-        target=target,
+        scope_kind=_kind(scope, "invalid"),
+        target=_target(scope),
         valid=error is None,
         error=error,
-        default_graph=None,
+        default_graph=scope.graph_id if isinstance(scope, ServerScope) else None,
         active=profile.name == active,
     )
+
+
+def _kind(scope: Scope | None, otherwise: str) -> str:
+    return otherwise if scope is None else "server" if isinstance(scope, ServerScope) else "store"
+
+
+def _target(scope: Scope | None) -> str | None:
+    return scope.url if isinstance(scope, ServerScope) else scope
 
 
 def _line(profile: ProfileLine, widest: int) -> str:
@@ -117,8 +126,8 @@ _NO_SCOPE = "none"
 class ProfileReport:
     """What a profile or the defaults lead to, and how rows read from it are written.
 
-    Storage is read directly: its ``endpoint`` is the address itself, and it holds one graph, so that there is no
-    ``default_graph`` to choose.
+    The ``endpoint`` of a storage is the address itself, and it holds one graph; that of a server is where its graph is,
+    if ``default_graph`` names one.
     """
 
     name: str
@@ -154,16 +163,25 @@ def show(
     config = operator_config()
     stored = environment_store() if name is None else None
     wanted = name or active_profile()
-    target = config.defaults.store if wanted is None else find_named(config, "profile", wanted).storage()
+    scope = _default_scope(config) if wanted is None else profile_scope(config, find_named(config, "profile", wanted))
     if stored is not None:
-        wanted, target = _ENVIRONMENT, stored
+        wanted, scope = _ENVIRONMENT, stored
+    graph_id = scope.graph_id if isinstance(scope, ServerScope) else None
+    target = _target(scope)
     report = ProfileReport(
         name=wanted or _DEFAULTS,
-        scope_kind=_NO_SCOPE if target is None else "store",
+        scope_kind=_kind(scope, _NO_SCOPE),
         target=target,
-        endpoint=target,
-        default_graph=None,
+        endpoint=target if graph_id is None else f"{target}/graphs/{graph_id}",
+        default_graph=graph_id,
         output_format=config.defaults.output or "table",
     )
     choose_output(as_json=as_json).show(report)
     return 0
+
+
+def _default_scope(config: OperatorConfig) -> Scope | None:
+    defaults = config.defaults
+    if defaults.server is None:
+        return defaults.store
+    return ServerScope(url=server_url(config, defaults.server), graph_id=defaults.default_graph)
