@@ -2,120 +2,155 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
+from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.request import Backend
-from omnigraph.policy import Action, Actor, Decision, Question
-from omnigraph.policy.bundle import BundleKind
-from omnigraph.policy.policy import AuditedPolicy, BundlePolicy, NoBundle, Policy, check_allowed
-from omnigraph.server.config import ServerSettings
+from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
+from omnigraph.policy.decision import Action, Actor, Question
+from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
+from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.identity import AccessState, Identities, classify_access
+from omnigraph.server.oidc import verifier_from_environment
 
-_SERVER = "server"
-
-
-class EverythingAllowed:
-    """The policy of a person who serves a graph of their own."""
-
-    def decide(self, actor: Actor | None, question: Question) -> Decision:
-        """Allow it."""
-        del actor
-        return Decision(allowed=True, message=f"action '{question.action}' is allowed: the server is personal")
+SERVER = "server"
+OWNER = "owner"
 
 
 class Access:
-    """What a server demands of callers.
+    """What a server demands of callers. Without arguments it demands nothing: every caller may do everything.
 
     Args:
-        state: whether callers have to say who they are, and what holds then.
-        identities: the tokens that it accepts.
-        server_policy: what decides about the server itself.
-        graph_policies: what decides about each graph, by its id; a graph without one lets actors read.
+        identities: the tokens that are accepted.
+        policies: the policy of each graph that has one, by the id of the graph.
+        server_policy: the policy of the server itself.
+        is_unauthenticated: whether it may be open.
+
+    Raises:
+        IdentityConfigError: a server must not start with these.
     """
 
     def __init__(
         self,
-        state: AccessState,
-        identities: Identities,
-        server_policy: Policy,
-        graph_policies: Mapping[str, Policy],
+        identities: Identities | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        server_policy: Policy | None = None,
+        *,
+        is_unauthenticated: bool = True,
     ) -> None:
-        self.state = state
-        self.identities = identities
-        self._server_policy = server_policy
-        self._graph_policies = dict(graph_policies)
+        self._identities = identities or Identities()
+        self._policies = dict(policies or {})
+        self._server_policy = server_policy or NoBundle(SERVER)
+        self.state = classify_access(
+            has_tokens=self._identities.has_tokens,
+            has_policy=bool(policies) or server_policy is not None,
+            is_unauthenticated=is_unauthenticated,
+        )
 
     @classmethod
-    def load(cls, settings: ServerSettings, identities: Identities) -> Access:
-        """Read the bundles that settings name.
+    def from_settings(
+        cls,
+        settings: ServerSettings,
+        policies: Mapping[str, Policy],
+        environment: Mapping[str, str] | None = None,
+    ) -> Access:
+        """Return what settings and environment ask for; ``policies`` are those of the graphs.
 
         Raises:
-            IdentityConfigError: the server would be open by accident, or closed to everybody.
-            FileMissingError, FileAccessError, PolicyFormatError: a bundle cannot be read.
+            IdentityConfigError: the tokens cannot be read, or a server must not start with them.
+            PolicyFormatError, FileMissingError, FileAccessError: the policy of the server cannot be used.
         """
-        bundles = {graph.graph_id: graph.policy_file for graph in settings.graphs if graph.policy_file is not None}
-        state = classify_access(
-            has_tokens=identities.has_tokens,
-            has_policy=bool(bundles) or settings.policy_file is not None,
+        if settings.owner_token is not None:
+            owned = {graph.graph_id: _owner_policy(BundleKind.GRAPH, graph.graph_id) for graph in settings.graphs}
+            tokens = Identities.of({OWNER: settings.owner_token}, source="a token made for this run")
+            return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER))
+        variables = os.environ if environment is None else environment
+        identities = Identities.from_environment(variables, verifier=verifier_from_environment(variables))
+        return cls(
+            identities,
+            policies,
+            None
+            if settings.policy_file is None
+            else BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER),
             is_unauthenticated=settings.unauthenticated,
         )
-        server: Policy = EverythingAllowed() if settings.is_personal else NoBundle()
-        if settings.policy_file is not None:
-            server = BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER)
-        policies = {
-            graph_id: AuditedPolicy(
-                policy=BundlePolicy.from_file(path, resource_id=graph_id, kind=BundleKind.GRAPH), resource=graph_id
-            )
-            for graph_id, path in bundles.items()
-        }
-        if settings.is_personal:
-            policies |= {
-                graph.graph_id: AuditedPolicy(policy=EverythingAllowed(), resource=graph.graph_id)
-                for graph in settings.graphs
-                if graph.policy_file is None
-            }
-        return cls(state, identities, AuditedPolicy(policy=server, resource=_SERVER), policies)
 
     @property
     def is_open(self) -> bool:
         """Whether callers need not say who they are."""
         return self.state is AccessState.OPEN
 
-    def authenticate(self, authorization: str | None) -> Actor | None:
+    @property
+    def asks_provider(self) -> bool:
+        """Whether authentication may have to wait for an identity provider, so that it belongs into a thread."""
+        return self._identities.asks_provider
+
+    @property
+    def token_sources(self) -> tuple[str, ...]:
+        """Where the tokens came from, for the log."""
+        return self._identities.sources
+
+    def authenticate(self, authorization: str | bytes | None) -> Actor | None:
         """Return who sends a header; None where callers need not say.
 
         Raises:
-            TokenMissingError, TokenInvalidError: the header does not say it.
+            TokenMissingError, TokenInvalidError: they must say, and did not.
         """
-        return None if self.is_open else self.identities.actor_of(authorization)
+        return None if self.is_open else self._identities.actor_of(authorization)
 
     def backend(self, graph_id: str, inner: Backend, actor: Actor | None) -> Backend:
         """Return what executes the requests of an actor on a graph."""
-        del graph_id, actor
-        return inner
+        if self.is_open:
+            return inner
+        return AuthorizedBackend(inner, self._policy_of(graph_id), actor)
 
     def require(
-        self, graph_id: str, actor: Actor | None, action: Action, *, branch: str | None, target: str | None = None
+        self,
+        graph_id: str | None,
+        actor: Actor | None,
+        action: Action | str,
+        *,
+        branch: str | None,
+        target: str | None = None,
     ) -> None:
-        """Return if an actor may do something on a graph.
+        """Return if an actor may do something on a graph, or on the server itself if ``graph_id`` is None.
 
         Raises:
-            PolicyDeniedError: it may not.
+            PolicyDeniedError: they may not.
             PolicyEvaluationError: there is no decision.
         """
-        question = Question(action=action, branch=branch, target_branch=target)
-        check_allowed(self._policy(graph_id), actor, question)
+        policy = self._server_policy if graph_id is None else self._policy_of(graph_id)
+        names = (None if name is None else name.strip() for name in (branch, target))
+        wanted, targeted = names
+        check_allowed(policy, actor, Question(action=Action(action), branch=wanted, target_branch=targeted))
 
-    def require_listing(self, actor: Actor | None) -> None:
-        """Return if an actor may list the graphs.
-
-        Raises:
-            PolicyDeniedError: it may not.
-        """
-        check_allowed(self._server_policy, actor, Question(action=Action.GRAPH_LIST))
-
-    def _policy(self, graph_id: str) -> Policy:
-        return self._graph_policies.get(graph_id) or _NO_BUNDLE
+    def _policy_of(self, graph_id: str) -> Policy:
+        return self._policies.get(graph_id) or NoBundle(graph_id)
 
 
-_NO_BUNDLE = NoBundle()
+def has_identities(environment: Mapping[str, str]) -> bool:
+    """Whether the environment names tokens or an identity provider.
+
+    Raises:
+        IdentityConfigError: what it names cannot be used.
+    """
+    return Identities.from_environment(environment, verifier=verifier_from_environment(environment)).has_tokens
+
+
+def _owner_policy(kind: BundleKind, resource_id: str) -> Policy:
+    actions = tuple(action for action in Action if (action in SERVER_ACTIONS) is (kind is BundleKind.SERVER))
+    rule = Rule(id=OWNER, group=OWNER, actions=actions)
+    bundle = PolicyBundle(kind=kind, groups={OWNER: (OWNER,)}, protected_branches=frozenset(), rules=(rule,))
+    return BundlePolicy(bundle, resource_id)
+
+
+def load_graph_policy(served: ServedGraph) -> Policy | None:
+    """Return the compiled bundle of a graph, if it has one.
+
+    Raises:
+        PolicyFormatError, FileMissingError, FileAccessError: it cannot be used.
+    """
+    if served.policy_file is None:
+        return None
+    return BundlePolicy.from_file(served.policy_file, resource_id=served.graph_id, kind=BundleKind.GRAPH)

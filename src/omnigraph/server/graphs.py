@@ -11,7 +11,9 @@ from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, Mis
 from omnigraph.graph import open as open_graph
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
+from omnigraph.policy.policy import Policy
 from omnigraph.records import record
+from omnigraph.server.access import load_graph_policy
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
 from omnigraph.server.stored_queries import StoredQueries
 
@@ -26,6 +28,7 @@ class ReadyGraph:
     uri: str
     backend: Backend
     queries: StoredQueries
+    policy: Policy | None = None
 
 
 @record
@@ -68,6 +71,11 @@ class Graphs:
             raise GraphBlockedError(f"cannot serve: {reasons or 'no graph is configured'}", details=details)
         return found
 
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each graph that has one."""
+        return {graph.graph_id: graph.policy for graph in self.ready.values() if graph.policy is not None}
+
     def get(self, graph_id: str) -> ReadyGraph:
         """Return a graph that is being served.
 
@@ -95,6 +103,7 @@ def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
         return BlockedGraph(graph_id=served.graph_id, reason=reason)
     try:
+        policy = load_graph_policy(served)
         graph = open_graph(served.uri, group_commit=True)
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
@@ -104,7 +113,7 @@ def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
     except OmnigraphError as error:
         graph.close()
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries)
+    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries, policy=policy)
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

@@ -79,7 +79,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: Action | str, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:
