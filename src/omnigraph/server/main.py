@@ -23,7 +23,6 @@ from omnigraph.server.app import create_app
 from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
 from omnigraph.server.graphs import Graphs
-from omnigraph.server.identity import Identities
 from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
@@ -56,27 +55,23 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def serve(
-    settings: ServerSettings, identities: Identities | None = None, *, listening: Callable[[str], None] | None = None
-) -> int:
-    """Serve until a signal ends it, and return the exit code; the environment names the tokens where none are given.
-
-    ``listening`` is called with the address once the server listens.
+def serve(settings: ServerSettings) -> int:
+    """Serve until a signal ends it, and return the exit code.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
     _configure_logs()
-    service = open_service(settings, identities or Identities.from_environment(os.environ))
+    service = open_service(settings)
     try:
         with _listen(settings) as listener:
-            asyncio.run(_serve(service, listener, listening))
+            asyncio.run(_serve(service, listener))
     finally:
         service.close()
     return 0
 
 
-def open_service(settings: ServerSettings, identities: Identities) -> Service:
+def open_service(settings: ServerSettings) -> Service:
     """Open the graphs and everything else that requests need.
 
     Raises:
@@ -86,15 +81,15 @@ def open_service(settings: ServerSettings, identities: Identities) -> Service:
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
     try:
-        access = Access.load(settings, identities, graphs.policies)
+        access = Access.from_settings(settings, graphs.policies)
     except OmnigraphError:
         graphs.close()
         raise
-    _log.info("access is %s, tokens from %s", access.state.value, ", ".join(identities.sources) or "nowhere")
+    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
     return Service(settings, graphs, access, Runtime.system())
 
 
-async def _serve(service: Service, listener: socket.socket, listening: Callable[[str], None] | None = None) -> None:
+async def _serve(service: Service, listener: socket.socket) -> None:
     config = uvicorn.Config(
         create_app(service),
         lifespan="off",
@@ -112,8 +107,6 @@ async def _serve(service: Service, listener: socket.socket, listening: Callable[
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
-    if listening is not None:
-        listening(f"http://{shown}:{port}")
     await server.serve(sockets=[listener])
 
 
