@@ -18,7 +18,7 @@ from tests.e2e.process import clean_environment
 
 ROOT = Path(__file__).parents[2]
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
-TOKEN = "OMNIGRAPH_BEARER_TOKEN="
+MADE = "OMNIGRAPH_BEARER_TOKEN="
 # Generous: it bounds a hanging test, nothing is measured by it.
 WAIT_S = 60.0
 
@@ -61,8 +61,8 @@ def run_server(
     try:
         assert process.stdout is not None
         line, token = process.stdout.readline().strip(), None
-        if line.startswith(TOKEN):
-            line, token = process.stdout.readline().strip(), line.removeprefix(TOKEN)
+        if line.startswith(MADE):
+            line, token = process.stdout.readline().strip(), line.removeprefix(MADE)
         assert line.startswith(LISTENING), f"{line!r}: {log.read_text(encoding='utf-8')}"
         yield RunningServer(url=f"http://{line.removeprefix(LISTENING)}", process=process, log=log, token=token)
     finally:
