@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, log_internal
-from omnigraph.server.routes import health, mutations, queries
+from omnigraph.server.routes import health, mutations, operation, queries
 from omnigraph.server.service import Service, answer
 
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
@@ -22,11 +25,25 @@ def create_app(service: Service) -> ASGIApp:
     # The checked-in document describes the routes; what the framework would make of them is not asked for.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for group in (health, queries, mutations):
+    for group in (health, operation, queries, mutations):
         app.include_router(group.router)
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)
     return Around(app, service)
+
+
+def metrics_app(service: Service) -> ASGIApp:
+    """Return the application that shows the figures of a service, and whether it is ready, on an address of its own."""
+
+    async def figures(request: Request) -> Response:
+        del request
+        return Response(service.control.metrics.text(), media_type=CONTENT_TYPE)
+
+    async def ready(request: Request) -> Response:
+        del request
+        return operation.readiness(service, shows_names=True)
+
+    return Starlette(routes=[Route("/metrics", figures), Route("/readyz", ready)])
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
