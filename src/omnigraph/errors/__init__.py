@@ -7,6 +7,7 @@ A class registers itself under its code. The table and the tree of all classes a
 # A star brings what a module defines, so that no name is listed twice.
 # ruff: noqa: F403
 
+from omnigraph.errors.access import *
 from omnigraph.errors.base import *
 from omnigraph.errors.data import *
 from omnigraph.errors.details import *

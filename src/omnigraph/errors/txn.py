@@ -311,6 +311,11 @@ class CommitMissingError(OmnigraphError, KeyError):
 
     row = ErrorRow(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
+    @classmethod
+    def of(cls, commit_id: str) -> CommitMissingError:
+        """Return the error about a commit; a commit that may not be seen gets the same."""
+        return cls(f"commit '{commit_id}' not found", details=MissingThing(what="commit", name=commit_id))
+
 
 class BranchExistsError(OmnigraphError):
     """A branch with that name, or with an overlapping name, already exists."""

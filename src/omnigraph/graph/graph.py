@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, get_args
+from typing import TYPE_CHECKING, Self, cast, get_args
 
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
@@ -26,14 +26,16 @@ from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
+from omnigraph.policy import Actor
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance
+from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
 
@@ -207,6 +209,8 @@ def open(  # noqa: A001 - what every library of files calls it
     group_commit: bool = False,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
+    policy: str | Path | Policy | None = None,
+    actor: str | Actor | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
@@ -218,9 +222,12 @@ def open(  # noqa: A001 - what every library of files calls it
         group_commit: publish writes of several threads together.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
+        policy: a bundle, as a file or compiled, that decides about every call; without an actor it denies all of them.
+        actor: who makes the calls, recorded on every write; no other may be named then.
 
     Raises:
         GraphMissingError: there is no graph.
+        PolicyFormatError, FileMissingError, FileAccessError: the policy is not a valid bundle, or cannot be read.
         FormatUnsupportedError: its storage format is outside the range of this version.
         ForkedProcessError: this process was forked from one that had a graph open.
         UsageError: there is no such mode.
@@ -228,6 +235,7 @@ def open(  # noqa: A001 - what every library of files calls it
     """
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
+    asks, decides = _actor(actor), _policy(policy)
     engine = OpenGraph.open(
         Storage.open(uri, storage_options),
         mode=mode,
@@ -236,7 +244,34 @@ def open(  # noqa: A001 - what every library of files calls it
         embedding=embedding,
         maintenance=maintenance,
     )
-    return Graph(LocalBackend(engine, mode))
+    return Graph(_authorized(LocalBackend(engine, mode), decides, asks))
+
+
+def _actor(given: object) -> Actor | None:
+    if given is None or isinstance(given, Actor):
+        return given
+    if not isinstance(given, str) or not given.strip():
+        raise unfit("actor", given, "a name")
+    return Actor(name=given.strip())
+
+
+def _policy(given: object) -> Policy | None:
+    if given is None or hasattr(given, "decide"):
+        return cast("Policy | None", given)
+    if not isinstance(given, str | Path):
+        raise unfit("policy", given, "the path of a bundle, or a compiled one")
+    from omnigraph.policy.bundle import BundleKind  # noqa: PLC0415 - few graphs are opened with a policy
+    from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
+
+    return BundlePolicy.from_file(given, kind=BundleKind.GRAPH)
+
+
+def _authorized(backend: Backend, policy: Policy | None, actor: Actor | None) -> Backend:
+    if policy is None and actor is None:
+        return backend
+    from omnigraph.operations.authorized import AuthorizedBackend  # noqa: PLC0415 - see above
+
+    return AuthorizedBackend(backend, policy, actor)
 
 
 def _check_settings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.operations.request import Action, Backend
+from omnigraph.operations.request import Backend
 from omnigraph.records import record
 
 
@@ -19,11 +19,11 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no caller has to say who it is."""
+        """Whether callers need not say who they are."""
         return True
 
     def authenticate(self, authorization: str | None) -> Actor | None:
-        """Return who sends a header; None where nobody has to say."""
+        """Return who sends a header; None where callers need not say."""
         del authorization
         return None
 
@@ -33,9 +33,9 @@ class Access:
         return inner
 
     def require(
-        self, graph_id: str, actor: Actor | None, action: Action, *, branch: str | None, target: str | None = None
+        self, graph_id: str | None, actor: Actor | None, action: str, *, branch: str | None, target: str | None = None
     ) -> None:
-        """Return if an actor may do something on a graph.
+        """Return if an actor may do something on a graph, or on the server itself.
 
         Raises:
             OmnigraphError: it may not.

@@ -14,9 +14,36 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, log_internal
-from omnigraph.server.routes import health, mutations, operation, queries
+from omnigraph.server.routes import (
+    blobs,
+    branches,
+    changes,
+    commits,
+    exports,
+    health,
+    loads,
+    maintenance,
+    mutations,
+    operation,
+    queries,
+    schemas,
+)
 from omnigraph.server.service import Service, answer
 
+GROUPS = (
+    health,
+    operation,
+    queries,
+    mutations,
+    loads,
+    exports,
+    branches,
+    commits,
+    changes,
+    schemas,
+    blobs,
+    maintenance,
+)
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
 
 
@@ -25,7 +52,7 @@ def create_app(service: Service) -> ASGIApp:
     # The checked-in document describes the routes; what the framework would make of them is not asked for.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for group in (health, operation, queries, mutations):
+    for group in GROUPS:
         app.include_router(group.router)
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)

@@ -45,6 +45,7 @@ class ServerLimits:
         load_body: the longest body of a load.
         body_seconds: how long a body may take to arrive.
         threads: how many operations run at the same time.
+        streams: how many results are streamed at the same time.
         export_streams: exports and baselines of one graph at the same time.
         transport_streams: exports and baselines of all graphs at the same time.
         transport_wait_s: how long an export waits for one of those.
@@ -55,6 +56,7 @@ class ServerLimits:
     load_body: int = 32 << 20
     body_seconds: float = 60.0
     threads: int = 64
+    streams: int = 64
     export_streams: int = 1
     transport_streams: int = 8
     transport_wait_s: float = 0.25

@@ -116,11 +116,12 @@ def _message(error: OmnigraphError) -> str:
             return f"{kind} type '{name}' already has id '{details.ids[0]}'"
         case errors.MergeConflictsError() if isinstance(details, errors.MergeConflicts):
             return _merge_message(details)
-        case errors.ChangeCursorError():
-            return f"change cursor rejected: {error.message}"
         case _ if isinstance(details, errors.LimitExceeded) and status_of(error) == 413:
             return f"resource limit exceeded for {details.resource}: actual {details.actual}, limit {details.limit}"
         case _:
+            if isinstance(details, errors.Violations) and details.items and details.items[0].line is not None:
+                first = details.items[0]
+                return f"line {first.line}: {error.message.removeprefix(f'{first.source}:{first.line}: ')}"
             # Lines of source belong to the diagnostic.
             return error.message if isinstance(details, errors.Diagnostic) else str(error)
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
 from omnigraph.graph import open as open_graph
+from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.records import record
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
+from omnigraph.server.stored_queries import StoredQueries
 
 _OPENS_AT_ONCE = 4
 
@@ -22,6 +25,7 @@ class ReadyGraph:
     graph_id: str
     uri: str
     backend: Backend
+    queries: StoredQueries
     # As the configuration has it.
     address: str = ""
 
@@ -95,12 +99,20 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
         return BlockedGraph(graph_id=served.graph_id, reason=reason)
     known = () if before is None else before.ready.values()
-    backend = next((graph.backend for graph in known if graph.address == served.uri), None)
+    kept = next((graph.backend for graph in known if graph.address == served.uri), None)
+    is_kept = kept is not None
     try:
-        backend = backend or open_graph(served.uri, group_commit=True).backend
+        backend = kept or open_graph(served.uri, group_commit=True).backend
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=backend.uri, backend=backend, address=served.uri)
+    try:
+        state = backend.execute(ReadStateRequest()).state
+        queries = StoredQueries.check(served.queries, catalog_of(state.schema))
+    except OmnigraphError as error:
+        if not is_kept:
+            backend.close()
+        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+    return ReadyGraph(graph_id=served.graph_id, uri=backend.uri, backend=backend, queries=queries, address=served.uri)
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from omnigraph.operations.request import NOTHING, Action, Attachments, Backend, Request
+from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access, Actor
 from omnigraph.server.bodies import malformed, read_json
@@ -20,6 +20,7 @@ from omnigraph.server.control.control import Control
 from omnigraph.server.control.served import ServedBackend, ServedRequest
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
 Shape = TypeVar("Shape")
@@ -43,6 +44,8 @@ class Service:
         self.access = access
         self.runtime = runtime
         self.control = control or Control(ControlSettings(), runtime.clock)
+        self.exports = ExportSlots(settings.limits)
+        self.streams = StreamSlots(settings.limits.streams)
         self._show()
         self._reads: anyio.CapacityLimiter | None = None
         self._writes: anyio.CapacityLimiter | None = None
@@ -59,6 +62,11 @@ class Service:
             self._reads = anyio.CapacityLimiter(threads)
             self._writes = anyio.CapacityLimiter(threads + self.control.settings.admission.all_writes)
         return await anyio.to_thread.run_sync(work, limiter=self._writes if is_write else self._reads)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is about to end."""
+        return self.control.is_draining
 
     def replace(self, settings: ServerSettings, graphs: Graphs, access: Access) -> None:
         """Serve by another configuration from now on. Requests under way go on with the old one.
@@ -105,7 +113,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: str, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:
@@ -124,10 +132,10 @@ class GraphCall:
         backend = self.backend
         return await self.service.run(lambda: backend.execute(request, attached), is_write=request.operation.writes)
 
-    async def run(self, work: Callable[[Backend], Answer]) -> Answer:
+    async def run(self, work: Callable[[Backend], Answer], *, is_write: bool = False) -> Answer:
         """Do something with the backend in a thread, such as executing a request and encoding what it gives."""
         backend = self.backend
-        return await self.service.run(lambda: work(backend))
+        return await self.service.run(lambda: work(backend), is_write=is_write)
 
 
 # What a request may ask for, by its header.

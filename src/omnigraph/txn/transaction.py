@@ -21,8 +21,6 @@ from omnigraph.errors import (
 from omnigraph.runtime import CallContext, Clock, Counters, calling, current_call
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import (
-    BuiltIndexes,
-    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -32,6 +30,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    TableSteps,
     WrittenRows,
     as_id_array,
     id_array,
@@ -79,7 +78,7 @@ class CommitView:
             case WrittenRows() if change.replaces_all:
                 # Which rows come is known to their writers alone; they have checked them against each other.
                 return ids.slice(0, 0)
-            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes() | None:
+            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | TableSteps() | None:
                 return pa.concat_arrays([ids.slice(0, 0), *self._stored(table_key, ids).chunks])
             case _:
                 assert_never(change)

@@ -10,10 +10,11 @@ import pytest
 import omnigraph
 from omnigraph.engine.load import LoadSettings, Source
 from omnigraph.errors import UsageError
-from omnigraph.operations import Action, all_operations, request_from_json, request_to_json
+from omnigraph.operations import all_operations, request_from_json, request_to_json
 from omnigraph.operations.local.backend import find_handler
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.writes import LoadRequest
+from omnigraph.policy import Action
 from tests.contract.graph.json_backend import JsonBackend
 from tests.session_graph import RELAXED
 

@@ -170,6 +170,11 @@ class GraphTransaction:
         return self._now_ms
 
     @property
+    def actor(self) -> str | None:
+        """Who began it."""
+        return self._options.actor
+
+    @property
     def branch(self) -> str:
         """The branch."""
         return str(self._writer.services.line.name)

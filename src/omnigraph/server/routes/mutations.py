@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,15 +14,37 @@ from omnigraph.server.models import ChangeBody, change_document
 from omnigraph.server.service import GraphCall, answer
 
 router = APIRouter(prefix="/graphs/{graph_id}")
+CONDITION = "omnigraph-if-graph-commit"
+_SUCCESSOR = {"Deprecation": "true", "Link": '<mutate>; rel="successor-version"'}
+_COMMIT_ID = re.compile("[0-9A-Za-z]{1,64}")
 
 
 @router.post("/mutate")
 async def mutate(request: Request) -> Response:
     """Run a mutation and answer with what it did."""
+    return answer(await _mutate(request))
+
+
+@router.post("/change")
+async def change(request: Request) -> Response:
+    """Do what ``/mutate`` does, under the earlier name."""
+    return answer(await _mutate(request), headers=_SUCCESSOR)
+
+
+@router.post("/mutate/if-graph-commit")
+async def mutate_if_graph_commit(request: Request) -> Response:
+    """Run a mutation if the branch is at a commit."""
     call = GraphCall(request)
     body = await call.json(ChangeBody)
-    done = await call.execute(change_request(body, call.actor_name))
+    done = await call.execute(change_request(body, call.actor_name, expected_commit(request)))
     return answer(change_document(done))
+
+
+async def _mutate(request: Request) -> dict[str, object]:
+    call = GraphCall(request)
+    body = await call.json(ChangeBody)
+    refuse_condition(request)
+    return change_document(await call.execute(change_request(body, call.actor_name)))
 
 
 def change_request(body: ChangeBody, actor: str | None, expected_head: str | None = None) -> MutateRequest:
@@ -28,7 +52,6 @@ def change_request(body: ChangeBody, actor: str | None, expected_head: str | Non
 
     Raises:
         RequestFormatError: the text is missing or given twice, or the branch is blank.
-        QueryParameterError: the parameters are not an object.
     """
     return MutateRequest(
         text=_one_of("query", body.query, body.query_source),
@@ -39,6 +62,30 @@ def change_request(body: ChangeBody, actor: str | None, expected_head: str | Non
         actor=actor,
         expected_head=expected_head,
     )
+
+
+def refuse_condition(request: Request) -> None:
+    """Refuse the condition on routes that do not know it, so that it is never overlooked.
+
+    Raises:
+        RequestFormatError: it is there.
+    """
+    if CONDITION in request.headers:
+        message = "Omnigraph-If-Graph-Commit belongs on the route that ends in /if-graph-commit"
+        raise malformed("header", CONDITION, "a route that ends in /if-graph-commit", message)
+
+
+def expected_commit(request: Request) -> str:
+    """Return the commit that the branch must be at.
+
+    Raises:
+        RequestFormatError: the header is missing, there twice, or not one plain commit id.
+    """
+    found = request.headers.getlist(CONDITION)
+    if len(found) != 1 or _COMMIT_ID.fullmatch(found[0].strip()) is None:
+        message = "Omnigraph-If-Graph-Commit must be there once, with one commit id"
+        raise malformed("header", ", ".join(found), "one commit id", message)
+    return found[0].strip()
 
 
 def _one_of(name: str, first: str | None, second: str | None) -> str:

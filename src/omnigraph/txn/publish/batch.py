@@ -121,7 +121,7 @@ class Batch:
             operation_id=self._operation_id,
             kind=leader.kind,
             actor=leader.actor,
-            actions=tuple(table.action for table in tables),
+            actions=tuple(action for table in tables for action in table.actions),
             change=change,
             read_set=tuple(sorted({key for member in alive for key in member.txn.read_set})),
         )
