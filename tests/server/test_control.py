@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import socket
 import threading
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from omnigraph.server.control.lifecycle import CUT_OFF, ENDED, Ending, Reloading
 from omnigraph.server.control.logs import Redaction, configure_logs
 from omnigraph.server.control.outcomes import KEPT_S, Outcomes
 from omnigraph.server.control.settings import AdmissionLimits, ControlSettings, RequestLimits
-from omnigraph.server.main import open_service, reload_service
+from omnigraph.server.main import listen, open_service, reload_service
 
 
 def test_exactly_as_many_writes_are_let_in_at_once_as_fit():
@@ -231,6 +232,12 @@ def test_a_broken_configuration_is_told_and_changes_nothing(log_lines):
     messages = [line["message"] for line in log_lines[1]()]
     assert messages[0].startswith("the new configuration was refused, the old one stays: cannot serve")
     assert messages[1] == "the new configuration is in force: 1 graph"
+
+
+def test_answers_do_not_wait_for_acknowledgements():
+    """The event loop asks the protocol of a socket before it turns off the delay."""
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_the_end_is_announced_then_waited_for_then_forced():
