@@ -66,7 +66,7 @@ def figure(address, name):
 
 
 def start(place, log, **environment):
-    command = ["omnigraph", "serve", str(place), "--bind", "127.0.0.1:0"]
+    command = ["omnigraph", "serve", str(place), "--bind", "127.0.0.1:0", "--unauthenticated"]
     return run_server(command, log, {"OMNIGRAPH_LOG_FORMAT": "json", **environment})
 
 
@@ -195,6 +195,8 @@ def test_a_request_has_the_name_that_its_sender_gave_it_or_a_new_one(client, run
         assert re.fullmatch("[0-9A-Z]{26}", given)
     failed = client.post("/graphs/g/query", json={"query": "nonsense"}, headers={"X-Request-Id": "broken-1"})
     assert (failed.status_code, failed.json()["request_id"]) == (400, "broken-1")
+    # It is written when the answer has gone out.
+    wait_until(lambda: '"broken-1"' in running.log.read_text())
     lines = [json.loads(line) for line in running.log.read_text().splitlines()]
     assert all("request_id" in line for line in lines if line["message"] == "request")
     (line,) = [line for line in lines if line.get("request_id") == "broken-1"]

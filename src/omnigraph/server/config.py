@@ -75,6 +75,7 @@ class ServerSettings:
         unauthenticated: whether the server may run without any token.
         requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
         policy_file: the bundle that decides about the server itself, if there is one.
+        owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
     """
 
@@ -85,6 +86,7 @@ class ServerSettings:
     unauthenticated: bool = False
     requires_all_graphs: bool = False
     policy_file: Path | None = None
+    owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 

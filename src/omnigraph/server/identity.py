@@ -119,6 +119,11 @@ class Identities:
         """Whether any token is accepted."""
         return bool(self._entries) or self._verifier is not None
 
+    @property
+    def asks_provider(self) -> bool:
+        """Whether tokens may be checked by what issued them."""
+        return self._verifier is not None
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -9,16 +10,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
 from omnigraph.server.app import create_app, metrics_app
-from omnigraph.server.config import ServerSettings
+from omnigraph.server.cluster import cluster_settings
+from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.lifecycle import Ending, Reloading, finish
 from omnigraph.server.control.logs import Redaction, configure_logs
@@ -30,9 +34,34 @@ from omnigraph.server.service import Service
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
 _log = logging.getLogger("omnigraph.server")
 _BACKLOG = 2048
-
-
 Load = Callable[[], ServerSettings]
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``omnigraph-server`` and end the process with its exit code."""
+    parser = argparse.ArgumentParser(prog="omnigraph-server", description="Serve the graphs of a cluster over HTTP.")
+    parser.add_argument("--cluster", required=True, metavar="DIR|URI", help="the cluster to serve")
+    parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
+    parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
+    parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
+    given = parser.parse_args(argv)
+
+    def load() -> ServerSettings:
+        host, port = parse_bind(given.bind)
+        return replace(
+            cluster_settings(given.cluster),
+            host=host,
+            port=port,
+            unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
+        )
+
+    try:
+        code = serve(load(), load)
+    except OmnigraphError as error:
+        sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        code = error.kind.exit_code
+    sys.exit(code)
 
 
 def serve(settings: ServerSettings, load: Load | None = None) -> int:
@@ -40,7 +69,7 @@ def serve(settings: ServerSettings, load: Load | None = None) -> int:
 
     Args:
         settings: what to serve.
-        load: reads the configuration again when the process is told to reload; the same one when None.
+        load: reads the configuration again when the process is told to; it stays the same when None.
 
     Raises:
         OmnigraphError: the server cannot start.
@@ -71,9 +100,8 @@ def open_service(settings: ServerSettings, runtime: Runtime | None = None, contr
     Raises:
         OmnigraphError: something of it cannot be opened.
     """
-    graphs = Graphs.open(settings)
-    _tell_blocked(graphs)
-    return Service(settings, graphs, Access(), runtime or Runtime.system(), control)
+    graphs, access = _open(settings, None)
+    return Service(settings, graphs, access, runtime or Runtime.system(), control)
 
 
 def reload_service(service: Service, load: Load) -> str:
@@ -84,15 +112,22 @@ def reload_service(service: Service, load: Load) -> str:
     """
     settings = load()
     service.control.redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
-    graphs = Graphs.open(settings, service.graphs)
-    _tell_blocked(graphs)
-    service.replace(settings, graphs, Access())
+    graphs, access = _open(settings, service.graphs)
+    service.replace(settings, graphs, access)
     return f"{len(graphs.ready)} graphs served, {len(graphs.blocked)} blocked"
 
 
-def _tell_blocked(graphs: Graphs) -> None:
+def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Access]:
+    graphs = Graphs.open(settings, before)
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
+    try:
+        access = Access.from_settings(settings, graphs.policies)
+    except OmnigraphError:
+        graphs.close(but=before)
+        raise
+    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
+    return graphs, access
 
 
 async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
@@ -180,3 +215,7 @@ def listen(host: str, port: int) -> socket.socket:
         details = BadValue(what="bind", value=f"{host}:{port}", expected="a free address")
         raise UsageError(f"cannot listen on {host}:{port}: {why}", details=details) from problem
     return listener
+
+
+if __name__ == "__main__":
+    main()

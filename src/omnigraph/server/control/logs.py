@@ -95,3 +95,5 @@ def configure_logs(
     log.handlers[:] = [handler]
     log.setLevel(level)
     log.propagate = False
+    # It tells of every stream that was broken off, with a traceback; ours says what is to know.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,8 +13,12 @@ import typer
 from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import GraphOptions, expand_options
+from omnigraph.cli.output import write_line
+from omnigraph.runtime import Runtime
 
 app = new_app()
+
+_TOKEN_BITS = 256
 
 
 @app.command()
@@ -21,14 +29,45 @@ def serve(
     bind: Annotated[
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen; port 0 takes any free one.")
     ] = "127.0.0.1:8080",
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queries", metavar="PATH", help="A .gq file or a folder of them, to invoke by name; may repeat."
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="FILE", help="The policy bundle that decides who may do what.")
+    ] = None,
+    unauthenticated: Annotated[
+        bool, typer.Option("--unauthenticated", help="Let everyone who reaches the server do everything.")
+    ] = False,
 ) -> int:
     """Serve one graph over HTTP until interrupted.
 
-    Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error.
+    Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error. Unless the environment names
+    tokens, a token is made for this run and printed there too; its holder may do everything.
     """
     address = graph_address(graph)
-    from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - the server's alone
+    from omnigraph.server.access import has_identities  # noqa: PLC0415 - the server's alone
+    from omnigraph.server.cluster import query_files  # noqa: PLC0415 - see above
+    from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.main import serve as run  # noqa: PLC0415 - see above
 
     host, port = parse_bind(bind)
-    return run(ServerSettings(graphs=(single_graph(address),), host=host, port=port, unauthenticated=True))
+    token = None
+    if not unauthenticated and policy is None and not has_identities(os.environ):
+        token = f"{Runtime.system().randomness.bits(_TOKEN_BITS):064x}"
+        write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stderr)
+    served = replace(
+        single_graph(address),
+        queries=query_files(Path(), queries),
+        policy_file=None if policy is None else Path(policy),
+    )
+    settings = ServerSettings(
+        graphs=(served,),
+        host=host,
+        port=port,
+        unauthenticated=unauthenticated,
+        owner_token=token,
+    )
+    return run(settings)
