@@ -24,6 +24,7 @@ from omnigraph.runtime.environment import (
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
 from omnigraph.runtime.lru import LRUCache
 from omnigraph.runtime.process import memory_bytes, run_both, start_thread
+from omnigraph.runtime.tally import Tally
 
 __all__ = [
     "FAILPOINTS",
@@ -41,6 +42,7 @@ __all__ = [
     "SeededRandomness",
     "SystemClock",
     "SystemRandomness",
+    "Tally",
     "calling",
     "counted",
     "counting",

@@ -9,71 +9,137 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
-from omnigraph.server.app import create_app
+from omnigraph.server.app import create_app, metrics_app
 from omnigraph.server.config import ServerSettings
+from omnigraph.server.control.control import Control
+from omnigraph.server.control.lifecycle import Ending, Reloading, finish
+from omnigraph.server.control.logs import Redaction, configure_logs
+from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
 from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
 _log = logging.getLogger("omnigraph.server")
-_DRAIN_S = 30
+_BACKLOG = 2048
 
 
-def serve(settings: ServerSettings) -> int:
+Load = Callable[[], ServerSettings]
+
+
+def serve(settings: ServerSettings, load: Load | None = None) -> int:
     """Serve until a signal ends it, and return the exit code.
+
+    Args:
+        settings: what to serve.
+        load: reads the configuration again when the process is told to reload; the same one when None.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
-    _configure_logs()
-    service = open_service(settings)
+    redaction = Redaction()
+    configure_logs(redaction)
+    redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    runtime = Runtime.system()
+    control = Control(ControlSettings.from_environment(os.environ), runtime.clock, redaction)
+    service = open_service(settings, runtime, control)
     try:
-        with _listen(settings) as listener:
-            asyncio.run(_serve(service, listener))
-    finally:
+        with _listen(settings.host, settings.port) as listener:
+            asyncio.run(_serve(service, listener, load or (lambda: settings)))
+    except BaseException:
         service.close()
-    return 0
+        raise
+    code = finish(control, service.close)
+    if code:
+        # A thread that does not end must not keep the process: what it wrote is recovered by the next writer.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
-def open_service(settings: ServerSettings) -> Service:
+def open_service(settings: ServerSettings, runtime: Runtime | None = None, control: Control | None = None) -> Service:
     """Open the graphs and everything else that requests need.
 
     Raises:
         OmnigraphError: something of it cannot be opened.
     """
     graphs = Graphs.open(settings)
+    _tell_blocked(graphs)
+    return Service(settings, graphs, Access(), runtime or Runtime.system(), control)
+
+
+def reload_service(service: Service, load: Load) -> str:
+    """Put the configuration that ``load`` reads in place, and return what is served now.
+
+    Raises:
+        OmnigraphError: something of it makes no sense or cannot be opened; nothing has changed.
+    """
+    settings = load()
+    service.control.redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    graphs = Graphs.open(settings, service.graphs)
+    _tell_blocked(graphs)
+    service.replace(settings, graphs, Access())
+    return f"{len(graphs.ready)} graphs served, {len(graphs.blocked)} blocked"
+
+
+def _tell_blocked(graphs: Graphs) -> None:
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
-    return Service(settings, graphs, Access(), Runtime.system())
 
 
-async def _serve(service: Service, listener: socket.socket) -> None:
-    config = uvicorn.Config(
-        create_app(service),
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_DRAIN_S,
-    )
-    server = _Server(config)
-    loop = asyncio.get_running_loop()
+async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
+    control, loop = service.control, asyncio.get_running_loop()
+    server = _server_of(create_app(service), control.settings.drain_s)
+    figures = _figures(service)
+    ending = Ending(control, loop.call_later, server.stop, server.force)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.stop)
+        loop.add_signal_handler(number, ending.begin)
+    loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
-    await server.serve(sockets=[listener])
+    if figures is None:
+        await server.serve(sockets=[listener])
+        return
+    beside, at = figures
+    with at:
+        serving = asyncio.create_task(beside.serve(sockets=[at]))
+        await server.serve(sockets=[listener])
+        beside.stop()
+        await serving
+
+
+def _server_of(app: ASGIApp, drain_s: int) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=drain_s,
+        )
+    )
+
+
+def _figures(service: Service) -> tuple[_Server, socket.socket] | None:
+    """Return the server of the figures and its socket, if the operator wants one."""
+    bind = service.control.settings.metrics_bind
+    if bind is None:
+        return None
+    at = _listen(*bind)
+    _log.info("metrics on %s:%s", *at.getsockname()[:2])
+    return _server_of(metrics_app(service), 1), at
 
 
 class _Server(uvicorn.Server):
@@ -85,31 +151,25 @@ class _Server(uvicorn.Server):
         yield
 
     def stop(self) -> None:
-        """Take no more connections, finish what is under way, and end; the second time at once."""
-        if self.should_exit:
-            self.force_exit = True
+        """Take no more connections, finish what is under way, and end."""
         self.should_exit = True
 
+    def force(self) -> None:
+        """End at once."""
+        self.force_exit = True
 
-def _listen(settings: ServerSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.port))
+        listener.bind((host, port))
+        # From here on connections wait, also those that come before the server takes the first.
+        listener.listen(_BACKLOG)
     except OSError as problem:
         listener.close()
         why = (problem.strerror or str(problem)).lower()
-        details = BadValue(what="bind", value=f"{settings.host}:{settings.port}", expected="a free address")
-        raise UsageError(f"cannot listen on {settings.host}:{settings.port}: {why}", details=details) from problem
+        details = BadValue(what="bind", value=f"{host}:{port}", expected="a free address")
+        raise UsageError(f"cannot listen on {host}:{port}: {why}", details=details) from problem
     return listener
-
-
-def _configure_logs() -> None:
-    level = logging.getLevelNamesMapping().get(os.environ.get("OMNIGRAPH_LOG", "info").upper(), logging.INFO)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    log = logging.getLogger("omnigraph")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
-    log.propagate = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -28,7 +29,7 @@ router = APIRouter(prefix="/graphs/{graph_id}/operations")
 async def describe(request: HttpRequest) -> Response:
     """Say which versions of the wire format are spoken, and which operations there are."""
     GraphCall(request)
-    return answer({"wire": [WIRE_VERSION], "idempotency": False, "operations": sorted(all_operations())})
+    return answer({"wire": [WIRE_VERSION], "idempotency": True, "operations": sorted(all_operations())})
 
 
 @router.post("/{operation}")
@@ -70,7 +71,8 @@ async def execute(request: HttpRequest) -> Response:
         body = error_body(error, request_id, whole=True)
         return answer(body, status=status_of(error), headers=error_headers(error))
 
-    return FramesResponse(produce, call.service.run, refuse, must_finish=asked.operation.writes, gone=gone)
+    run = partial(call.service.run, is_write=asked.operation.writes)
+    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, gone=gone)
 
 
 @router.post("/{request_id}/cancel")
