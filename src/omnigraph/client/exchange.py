@@ -155,8 +155,10 @@ class Exchange:
         """Return the headers of an attempt. The key of a write is the same in all of them."""
         key = {"idempotency-key": self.key} if self.operation.writes else {}
         progress = {} if self.attached.progress is None else {"omnigraph-progress": "true"}
+        is_stopped = self.attached.cancel is not None and self.attached.cancel.is_set()
+        cancelled = {"omnigraph-cancelled": "true"} if is_stopped else {}
         kind = MEDIA_TYPE if self._files else "application/json"
-        return {"content-type": kind, "x-request-id": self.request_id, **key, **progress}
+        return {"content-type": kind, "x-request-id": self.request_id, **key, **progress, **cancelled}
 
     def body(self) -> bytes | Iterator[bytes]:
         """Return what is sent: a document, or a document and files."""

@@ -17,6 +17,7 @@ from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, FrameKind, Reade
 
 WIRE_HEADER = "omnigraph-wire"
 PROGRESS_HEADER = "omnigraph-progress"
+CANCELLED_HEADER = "omnigraph-cancelled"
 # So many pieces wait for a slow reader; a piece holds one large frame, or small ones up to this size.
 _WAITING_PIECES = 4
 _PIECE_BYTES = 64 << 10
@@ -36,7 +37,7 @@ class FramesResponse(Response):
         run: runs a function in such a thread.
         refuse: makes the answer to an error.
         must_finish: whether the operation goes on when the client has gone away.
-        gone: set when the client has gone away.
+        stop: set when the client has gone away, so that a read ends.
     """
 
     def __init__(
@@ -46,14 +47,15 @@ class FramesResponse(Response):
         refuse: Callable[[OmnigraphError], Response],
         *,
         must_finish: bool,
-        gone: threading.Event,
+        stop: threading.Event,
     ) -> None:
         super().__init__(media_type=MEDIA_TYPE)
         self._produce = produce
         self._run = run
         self._refuse = refuse
         self._must_finish = must_finish
-        self._gone = gone
+        self._stop = stop
+        self._gone = threading.Event()
         self._early: OmnigraphError | None = None
         self._has_begun = False
 
@@ -95,8 +97,12 @@ class FramesResponse(Response):
     async def _watch(self, receive: Receive, arriving: MemoryObjectReceiveStream[bytes]) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._gone.set()
+        self._leave()
         arriving.close()
+
+    def _leave(self) -> None:
+        self._gone.set()
+        self._stop.set()
 
     def _execute(self, pieces: MemoryObjectSendStream[bytes]) -> None:
         """Execute the request; in a thread."""
@@ -111,7 +117,7 @@ class FramesResponse(Response):
                 anyio.from_thread.run(pieces.send, bytes(waiting))
                 has_sent = True
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._gone.set()
+                self._leave()
                 if not self._must_finish:
                     raise ReaderGoneError from None
             waiting.clear()
