@@ -255,7 +255,9 @@ def shim(place: Path) -> Path:
 def check_python(snippet: Snippet, folder: Path) -> None:
     script = folder.parent / "snippet.py"
     script.write_text(snippet.body, encoding="utf-8")
-    finished = run_warm("tests.warm.script", [str(script)], cwd=folder, env=clean_environment(PYTHONPATH=str(ROOT / "src")))
+    finished = run_warm(
+        "tests.warm.script", [str(script)], cwd=folder, env=clean_environment(PYTHONPATH=str(ROOT / "src"))
+    )
     assert finished.returncode == 0, finished.stderr.decode()
     if snippet.output is not None:
         assert finished.stdout.decode() == snippet.output

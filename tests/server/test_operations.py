@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_ends_a_read_and_not_a_write():
                 ended.append(stop.is_set())
 
         async def run(work):
-            await anyio.to_thread.run_sync(work)
+            return await anyio.to_thread.run_sync(work)
 
         response = FramesResponse(produce, run, lambda error: None, must_finish=must_finish, stop=stop)
         pieces = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -43,7 +44,7 @@ class FramesResponse(Response):
     def __init__(
         self,
         produce: Produce,
-        run: Callable[..., object],
+        run: Callable[[Callable[[], bytes]], Awaitable[bytes]],
         refuse: Callable[[OmnigraphError], Response],
         *,
         must_finish: bool,
@@ -92,7 +93,11 @@ class FramesResponse(Response):
 
     async def _work(self, pieces: MemoryObjectSendStream[bytes]) -> None:
         async with pieces:
-            await self._run(partial(self._execute, pieces))  # type: ignore[misc]  # it is a coroutine function
+            rest = await self._run(partial(self._execute, pieces))
+            if rest:
+                # A small answer takes no way but this one.
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await pieces.send(rest)
 
     async def _watch(self, receive: Receive, arriving: MemoryObjectReceiveStream[bytes]) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -104,8 +109,8 @@ class FramesResponse(Response):
         self._gone.set()
         self._stop.set()
 
-    def _execute(self, pieces: MemoryObjectSendStream[bytes]) -> None:
-        """Execute the request; in a thread."""
+    def _execute(self, pieces: MemoryObjectSendStream[bytes]) -> bytes:
+        """Execute the request, in a thread, and return what of the answer is not sent yet."""
         waiting = bytearray()
         has_sent = False
 
@@ -132,7 +137,7 @@ class FramesResponse(Response):
             if failure is not None and not has_sent and waiting.startswith(FrameKind.FAILURE.value):
                 # Nothing came before it: the client gets it as the answer, with the status that it has everywhere.
                 self._early = failure
-                return
-            flush()
+                return b""
         except ReaderGoneError:
-            return
+            return b""
+        return bytes(waiting)
