@@ -26,7 +26,8 @@ def served_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(served_people: Path) -> Iterator[RunningServer]:
     """A server of that graph, open to everybody on loopback."""
-    command = ["omnigraph", "serve", str(served_people), "--bind", "127.0.0.1:0"]
+    command = ["omnigraph", "serve", str(served_people), "--bind", "127.0.0.1:0", "--unauthenticated"]
+    command += ["--queries", str(PEOPLE / "queries.gq")]
     with run_server(command, served_people.with_suffix(".log")) as running:
         yield running
 

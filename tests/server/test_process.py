@@ -23,7 +23,7 @@ def test_health_needs_nothing(http):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_it_in_order(served_people: Path, tmp_path: Path, number: int):
-    command = ["omnigraph", "serve", str(served_people), "--bind", "127.0.0.1:0"]
+    command = ["omnigraph", "serve", str(served_people), "--bind", "127.0.0.1:0", "--unauthenticated"]
     with run_server(command, tmp_path / "log") as server:
         with server.client() as client:
             assert client.get("/healthz").status_code == 200
@@ -33,7 +33,7 @@ def test_signal_ends_it_in_order(served_people: Path, tmp_path: Path, number: in
 
 
 def test_graph_that_is_not_there_keeps_it_from_starting(tmp_path: Path):
-    done = run_omnigraph("serve", "missing.omni", "--bind", "127.0.0.1:0", cwd=tmp_path)
+    done = run_omnigraph("serve", "missing.omni", "--bind", "127.0.0.1:0", "--unauthenticated", cwd=tmp_path)
     assert done.code != 0
     assert LISTENING not in done.out
     assert "missing" in done.err

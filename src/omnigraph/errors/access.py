@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError
-from omnigraph.errors.details import BadValue, Details, Diagnostic
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
+from omnigraph.errors.details import BadValue, Details, Diagnostic, StorageFault
 from omnigraph.errors.language import DiagnosticError
 from omnigraph.records import record
 
@@ -36,6 +36,18 @@ class IdentityConfigError(OmnigraphError):
     """The tokens, the identity provider or the combination of them with policies cannot be used by a server."""
 
     row = ErrorRow(code="identity.config", kind=Kind.INVALID, details=BadValue)
+
+
+class IdentityProviderError(OmnigraphError):
+    """The keys of the identity provider cannot be fetched, so that its tokens cannot be checked."""
+
+    row = ErrorRow(
+        code="identity.provider",
+        kind=Kind.UNAVAILABLE,
+        details=StorageFault,
+        retry=Retry.AS_IS,
+        hint="try again; if it keeps failing, check the address of the provider and the network",
+    )
 
 
 class PolicyFormatError(DiagnosticError):

@@ -119,6 +119,13 @@ def _message(error: OmnigraphError) -> str:
         case errors.KeyExistsError() if isinstance(details, errors.ExistingKeys):
             kind, name = _type_of(details.location)
             return f"{kind} type '{name}' already has id '{details.ids[0]}'"
+        case errors.QueryParameterError() if isinstance(details, errors.ParameterProblem) and details.name:
+            subject = f"parameter '{details.name}' "
+            return f"param '{details.name}': {error.message.removeprefix(subject)}"
+        case errors.QueryNotFoundError() if isinstance(details, errors.MissingThing):
+            if details.name:
+                return f"query '{details.name}' not found"
+            return "query file contains multiple queries; pass --name" if details.near else error.message
         case errors.MergeConflictsError() if isinstance(details, errors.MergeConflicts):
             return _merge_message(details)
         case _ if isinstance(details, errors.LimitExceeded) and status_of(error) == 413:

@@ -11,7 +11,9 @@ from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, Mis
 from omnigraph.graph import open as open_graph
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
+from omnigraph.policy.policy import Policy
 from omnigraph.records import record
+from omnigraph.server.access import load_graph_policy
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
 from omnigraph.server.stored_queries import StoredQueries
 
@@ -26,6 +28,7 @@ class ReadyGraph:
     uri: str
     backend: Backend
     queries: StoredQueries
+    policy: Policy | None = None
     # As the configuration has it.
     address: str = ""
 
@@ -70,6 +73,11 @@ class Graphs:
             raise GraphBlockedError(f"cannot serve: {reasons or 'no graph is configured'}", details=details)
         return found
 
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each graph that has one."""
+        return {graph.graph_id: graph.policy for graph in self.ready.values() if graph.policy is not None}
+
     def get(self, graph_id: str) -> ReadyGraph:
         """Return a graph that is being served.
 
@@ -102,6 +110,7 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
     kept = next((graph.backend for graph in known if graph.address == served.uri), None)
     is_kept = kept is not None
     try:
+        policy = load_graph_policy(served)
         backend = kept or open_graph(served.uri, group_commit=True).backend
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
@@ -112,7 +121,14 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         if not is_kept:
             backend.close()
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=backend.uri, backend=backend, queries=queries, address=served.uri)
+    return ReadyGraph(
+        graph_id=served.graph_id,
+        uri=backend.uri,
+        backend=backend,
+        queries=queries,
+        policy=policy,
+        address=served.uri,
+    )
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -9,21 +10,25 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
 from omnigraph.server.app import create_app, metrics_app
-from omnigraph.server.config import ServerSettings
+from omnigraph.server.cluster import cluster_settings
+from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.lifecycle import Ending, Reloading, finish
 from omnigraph.server.control.logs import Redaction, configure_logs
 from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
+from omnigraph.server.identity import Identities
 from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
@@ -35,25 +40,58 @@ _BACKLOG = 2048
 Load = Callable[[], ServerSettings]
 
 
-def serve(settings: ServerSettings, load: Load | None = None) -> int:
-    """Serve until a signal ends it, and return the exit code.
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``omnigraph-server`` and end the process with its exit code."""
+    parser = argparse.ArgumentParser(prog="omnigraph-server", description="Serve the graphs of a cluster over HTTP.")
+    parser.add_argument("--cluster", required=True, metavar="DIR|URI", help="the cluster to serve")
+    parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
+    parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
+    parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
+    given = parser.parse_args(argv)
+    try:
+        host, port = parse_bind(given.bind)
+        settings = replace(
+            cluster_settings(given.cluster),
+            host=host,
+            port=port,
+            unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
+        )
+        code = serve(settings)
+    except OmnigraphError as error:
+        sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        code = error.kind.exit_code
+    sys.exit(code)
+
+
+def serve(
+    settings: ServerSettings,
+    identities: Identities | None = None,
+    *,
+    load: Load | None = None,
+    listening: Callable[[str], None] | None = None,
+) -> int:
+    """Serve until a signal ends it, and return the exit code; the environment names the tokens where none are given.
 
     Args:
         settings: what to serve.
+        identities: who may ask.
         load: reads the configuration again when the process is told to reload; the same one when None.
+        listening: called with the address once the server listens.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
+    identities = identities or Identities.from_environment(os.environ)
     redaction = Redaction()
     configure_logs(redaction)
     redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
     runtime = Runtime.system()
     control = Control(ControlSettings.from_environment(os.environ), runtime.clock, redaction)
-    service = open_service(settings, runtime, control)
+    service = open_service(settings, identities, runtime, control)
     try:
         with _listen(settings.host, settings.port) as listener:
-            asyncio.run(_serve(service, listener, load or (lambda: settings)))
+            asyncio.run(_serve(service, listener, load or (lambda: settings), identities, listening))
     except BaseException:
         service.close()
         raise
@@ -65,7 +103,9 @@ def serve(settings: ServerSettings, load: Load | None = None) -> int:
     return code
 
 
-def open_service(settings: ServerSettings, runtime: Runtime | None = None, control: Control | None = None) -> Service:
+def open_service(
+    settings: ServerSettings, identities: Identities, runtime: Runtime | None = None, control: Control | None = None
+) -> Service:
     """Open the graphs and everything else that requests need.
 
     Raises:
@@ -73,10 +113,16 @@ def open_service(settings: ServerSettings, runtime: Runtime | None = None, contr
     """
     graphs = Graphs.open(settings)
     _tell_blocked(graphs)
-    return Service(settings, graphs, Access(), runtime or Runtime.system(), control)
+    try:
+        access = Access.load(settings, identities, graphs.policies)
+    except OmnigraphError:
+        graphs.close()
+        raise
+    _log.info("access is %s, tokens from %s", access.state.value, ", ".join(identities.sources) or "nowhere")
+    return Service(settings, graphs, access, runtime or Runtime.system(), control)
 
 
-def reload_service(service: Service, load: Load) -> str:
+def reload_service(service: Service, load: Load, identities: Identities) -> str:
     """Put the configuration that ``load`` reads in place, and return what is served now.
 
     Raises:
@@ -85,8 +131,13 @@ def reload_service(service: Service, load: Load) -> str:
     settings = load()
     service.control.redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
     graphs = Graphs.open(settings, service.graphs)
+    try:
+        access = Access.load(settings, identities, graphs.policies)
+    except OmnigraphError:
+        graphs.close(but=service.graphs)
+        raise
     _tell_blocked(graphs)
-    service.replace(settings, graphs, Access())
+    service.replace(settings, graphs, access)
     return f"{len(graphs.ready)} graphs served, {len(graphs.blocked)} blocked"
 
 
@@ -95,19 +146,27 @@ def _tell_blocked(graphs: Graphs) -> None:
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
 
 
-async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
+async def _serve(
+    service: Service,
+    listener: socket.socket,
+    load: Load,
+    identities: Identities,
+    listening: Callable[[str], None] | None = None,
+) -> None:
     control, loop = service.control, asyncio.get_running_loop()
     server = _server_of(create_app(service), control.settings.drain_s)
     figures = _figures(service)
     ending = Ending(control, loop.call_later, server.stop, server.force)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.begin)
-    loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
+    loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load, identities)).begin)
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
+    if listening is not None:
+        listening(f"http://{shown}:{port}")
     if figures is None:
         await server.serve(sockets=[listener])
         return
@@ -173,3 +232,7 @@ def _listen(host: str, port: int) -> socket.socket:
         details = BadValue(what="bind", value=f"{host}:{port}", expected="a free address")
         raise UsageError(f"cannot listen on {host}:{port}: {why}", details=details) from problem
     return listener
+
+
+if __name__ == "__main__":
+    main()

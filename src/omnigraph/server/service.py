@@ -12,8 +12,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
+from omnigraph.policy import Action, Actor
 from omnigraph.runtime import Runtime
-from omnigraph.server.access import Access, Actor
+from omnigraph.server.access import Access
 from omnigraph.server.bodies import malformed, read_json
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.control.control import Control
@@ -115,7 +116,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: str, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:

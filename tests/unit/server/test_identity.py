@@ -4,6 +4,8 @@ import hmac
 import json
 import sys
 
+import boto3
+import moto
 import pytest
 
 from omnigraph.errors import IdentityConfigError, OmnigraphError, TokenInvalidError, TokenMissingError
@@ -175,3 +177,17 @@ def test_a_server_is_open_only_if_it_is_told_so():
         classify_access(has_tokens=False, has_policy=False, is_unauthenticated=False)
     assert isinstance(caught.value, OmnigraphError)
     assert "--unauthenticated" in (caught.value.hint or "")
+
+
+def test_a_secret_is_read_from_the_service(monkeypatch: pytest.MonkeyPatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with moto.mock_aws():
+        service = boto3.client("secretsmanager")
+        service.create_secret(Name="prod/tokens", SecretString='{"act-aws": "a"}')
+        service.create_secret(Name="prod/bytes", SecretBinary=b"a")
+        assert of(**{SECRET_VARIABLE: "prod/tokens"}).actor_of("Bearer a").name == "act-aws"
+        assert refused(**{SECRET_VARIABLE: "prod/bytes"}).message.endswith("has no text")
+        assert refused(**{SECRET_VARIABLE: "prod/none"}).message.endswith("ResourceNotFoundException")

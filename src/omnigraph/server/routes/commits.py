@@ -22,6 +22,7 @@ from omnigraph.operations.history import (
     RevertRequest,
 )
 from omnigraph.operations.request import Backend
+from omnigraph.policy import Action
 from omnigraph.server.bodies import branch_of, flag, malformed, refuse_others, single, whole
 from omnigraph.server.models import (
     RevertBody,
@@ -87,7 +88,7 @@ async def list_commits(request: Request) -> Response:
 async def get_commit(request: Request) -> Response:
     """Show one commit of any branch."""
     call = GraphCall(request)
-    call.require("read", branch=None)
+    call.require(Action.READ, branch=None)
     wanted = path_value(request, "commit_id")
     inner = call.graph.backend
     return answer(logged_commit(await call.service.run(lambda: _find(inner, wanted))))
@@ -119,7 +120,7 @@ async def get_commit_changes(request: Request) -> Response:
     inner = call.graph.backend
     commit = await call.service.run(lambda: _find(inner, asked.commit_id))
     try:
-        call.require("read", branch=str(commit.branch))
+        call.require(Action.READ, branch=str(commit.branch))
     except OmnigraphError as error:
         if error.kind is Kind.DENIED:
             # Who may not read the branch does not learn that the commit exists.

@@ -33,6 +33,6 @@ async def openapi(request: Request) -> Response:
 async def list_graphs(request: Request) -> Response:
     """List the graphs that are served, by id."""
     service: Service = request.app.state.service
-    service.access.require(None, request.scope.get("omnigraph.actor"), "graph_list", branch=None)
+    service.access.require_listing(request.scope.get("omnigraph.actor"))
     found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in service.graphs.ready.values()]
     return answer({"graphs": found})

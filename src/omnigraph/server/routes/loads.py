@@ -28,6 +28,7 @@ from omnigraph.operations.history import CreateBranchRequest, ListBranchesReques
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import LoadRequest
+from omnigraph.policy import Action
 from omnigraph.server.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 from omnigraph.server.models import IngestBody, load_document
 from omnigraph.server.service import GraphCall, answer
@@ -77,9 +78,9 @@ async def load_ndjson(request: Request) -> Response:
     branch, base, mode = _parameters(request)
     missing = base is not None and await call.service.run(lambda: not _exists(call.graph.backend, branch))
     if missing:
-        call.require("branch_create", branch=base, target=branch)
+        call.require(Action.BRANCH_CREATE, branch=base, target=branch)
     # Who may not write is told so before anything is read.
-    call.require("change", branch=branch)
+    call.require(Action.CHANGE, branch=branch)
     found = media_type(request)
     if found != NDJSON_TYPE:
         details = BadValue(what="content-type", value=found[:100], expected=NDJSON_TYPE)

@@ -16,6 +16,7 @@ from omnigraph.errors.base import Kind
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.writes import MutateRequest
+from omnigraph.policy import Action
 from omnigraph.server.bodies import (
     ARROW_TYPE,
     NDJSON_TYPE,
@@ -68,7 +69,7 @@ async def explain(request: Request) -> Response:
 async def list_queries(request: Request) -> Response:
     """List the stored queries, by name."""
     call = GraphCall(request)
-    call.require("read", branch="main")
+    call.require(Action.READ, branch="main")
     return answer({"queries": [stored.to_json() for stored in call.graph.queries]})
 
 
@@ -120,7 +121,7 @@ async def _invoke(call: GraphCall, body: InvokeBody, expected_head: str | None) 
 
 def _visible(call: GraphCall, name: str) -> StoredQuery:
     try:
-        call.require("invoke_query", branch=None)
+        call.require(Action.INVOKE_QUERY, branch=None)
     except OmnigraphError as error:
         if error.kind is not Kind.DENIED:
             raise

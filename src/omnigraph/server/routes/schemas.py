@@ -15,6 +15,7 @@ from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import ApplySchemaRequest
+from omnigraph.policy import Action
 from omnigraph.server.bodies import branch_of, single
 from omnigraph.server.models import (
     SchemaApplyBody,
@@ -44,7 +45,7 @@ async def get_snapshot(request: Request) -> Response:
 async def get_schema(request: Request) -> Response:
     """Show the text of the accepted schema."""
     call = GraphCall(request)
-    call.require("read", branch=None)
+    call.require(Action.READ, branch=None)
     inner = call.graph.backend
     state = (await call.service.run(lambda: inner.execute(ReadStateRequest()))).state
     return answer({"schema_source": state.schema.source})
@@ -63,7 +64,7 @@ async def apply_schema(request: Request) -> Response:
     """Bring main to another schema, unless a cluster describes the graph."""
     call = GraphCall(request)
     body = await call.json(SchemaApplyBody)
-    call.require("schema_apply", branch=None, target="main")
+    call.require(Action.SCHEMA_APPLY, branch=None, target="main")
     if call.service.settings.is_cluster:
         raise SchemaManagedError(
             "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",

@@ -1,0 +1,229 @@
+"""Tokens of an identity provider: its keys are served on loopback, and everything about a token may be wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+
+from omnigraph.errors import IdentityConfigError, IdentityProviderError, TokenInvalidError
+from omnigraph.policy import Actor
+from omnigraph.runtime import ManualClock
+from omnigraph.server.identity import SINGLE_VARIABLE, Identities
+from omnigraph.server.oidc import (
+    ACTOR_CLAIM_VARIABLE,
+    AUDIENCE_VARIABLE,
+    ISSUER_VARIABLE,
+    JWKS_VARIABLE,
+    OidcSettings,
+    OidcVerifier,
+    verifier_from_environment,
+)
+
+AUDIENCE = "omnigraph"
+
+
+class Provider:
+    """An identity provider on loopback: its keys, what was asked of it, and whether it answers."""
+
+    def __init__(self) -> None:
+        self.keys = [RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})]
+        self.asked: list[str] = []
+        self.is_up = True
+        self.document: dict[str, object] | None = None
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked.append(self.path)
+                body = json.dumps(provider.answer(self.path)).encode()
+                self.send_response(200 if provider.is_up else 503)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, path: str) -> object:
+        if path.endswith("openid-configuration"):
+            return self.document or {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        return KeySet(self.keys).as_dict(private=False)
+
+    def token(self, key=None, header: dict[str, object] | None = None, **claims: object) -> bytes:
+        key = key or self.keys[0]
+        told = {"iss": self.url, "aud": AUDIENCE, "sub": "act-mira", "exp": now_s() + 300, "groups": ["editors"]}
+        told = {name: value for name, value in (told | claims).items() if value is not None}
+        algorithm = {"RSA": "RS256", "EC": "ES256", "oct": "HS256"}[key.key_type]
+        header = {"alg": algorithm, "kid": key.kid} | (header or {})
+        return jwt.encode(header, told, key, algorithms=[algorithm]).encode()
+
+
+CLOCK = ManualClock()
+
+
+def now_s() -> int:
+    return CLOCK.now_ms() // 1000
+
+
+@pytest.fixture(scope="module")
+def serving():
+    made = Provider()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture
+def provider(serving):
+    serving.asked.clear()
+    serving.is_up, serving.document = True, None
+    keys = list(serving.keys)
+    yield serving
+    serving.keys = keys
+
+
+def verifier(provider: Provider, **settings: object) -> OidcVerifier:
+    return OidcVerifier(OidcSettings(issuer=provider.url, audience=AUDIENCE, **settings), clock=CLOCK)
+
+
+def test_a_token_names_its_actor_and_groups(provider):
+    checks = verifier(provider)
+    assert checks.verify(provider.token()) == Actor(name="act-mira", groups=frozenset({"editors"}))
+    assert checks.verify(provider.token(groups="one")) == Actor(name="act-mira", groups=frozenset({"one"}))
+    assert checks.verify(provider.token(groups=None)) == Actor(name="act-mira")
+    assert checks.verify(provider.token(aud=["other", AUDIENCE])).name == "act-mira"
+    assert provider.asked == ["/.well-known/openid-configuration", "/keys"]
+    assert verifier(provider, actor_claim="email").verify(provider.token(email="a@b.test")).name == "a@b.test"
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://elsewhere.test"},
+        {"aud": "another"},
+        {"aud": None},
+        {"iss": None},
+        {"exp": None},
+        {"exp": 1},
+        {"nbf": 99_999_999_999},
+        {"sub": None},
+        {"sub": " "},
+        {"sub": 7},
+        {"sub": "a\nb"},
+    ],
+    ids=str,
+)
+def test_a_token_that_does_not_hold_here_and_now_is_invalid(provider, claims):
+    with pytest.raises(TokenInvalidError, match=r"^invalid bearer token$"):
+        verifier(provider).verify(provider.token(**claims))
+
+
+def test_a_token_expires(provider):
+    checks, token = verifier(provider), provider.token()
+    checks.verify(token)
+    CLOCK.sleep(300 + 61)
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        checks.verify(token)
+
+
+def test_a_token_that_another_key_signed_is_invalid(provider):
+    stranger = RSAKey.generate_key(2048, {"kid": "one"})
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        verifier(provider).verify(provider.token(stranger))
+
+
+def test_a_shared_secret_is_never_a_key(provider):
+    public = json.dumps(provider.keys[0].as_dict(private=False))
+    secret = OctKey.import_key(public, {"kid": "one"})
+    provider.keys = [*provider.keys, OctKey.import_key("s" * 32, {"kid": "two"})]
+    for key in (secret, provider.keys[1]):
+        with pytest.raises(TokenInvalidError, match="invalid"):
+            verifier(provider).verify(provider.token(key))
+
+
+@pytest.mark.parametrize("token", [b"", b"a", b"a.b.c", b"..", b"\xff.a.b", b"e30.e30.", b"x." * 20_000])
+def test_what_is_not_a_token_is_invalid(provider, token):
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        verifier(provider).verify(token)
+
+
+def test_an_unsigned_token_is_invalid(provider):
+    head, claims, _ = provider.token().split(b".")
+    none = b"eyJhbGciOiJub25lIn0"
+    for token in (none + b"." + claims + b".", head + b"." + claims + b"."):
+        with pytest.raises(TokenInvalidError, match="invalid"):
+            verifier(provider).verify(token)
+
+
+def test_new_keys_of_the_provider_are_fetched_when_a_token_names_one_but_not_often(provider):
+    checks = verifier(provider, jwks_url=f"{provider.url}/keys", refetch_s=30.0)
+    checks.verify(provider.token())
+    fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
+    provider.keys = [*provider.keys, fresh]
+    for _ in range(3):
+        with pytest.raises(TokenInvalidError, match="invalid"):
+            checks.verify(provider.token(fresh))
+    assert provider.asked == ["/keys"]
+    CLOCK.sleep(31)
+    assert checks.verify(provider.token(fresh)).name == "act-mira"
+    assert provider.asked == ["/keys"] * 2
+
+
+def test_keys_are_fetched_again_after_their_time_and_used_on_if_the_provider_is_away(provider):
+    checks = verifier(provider, jwks_url=f"{provider.url}/keys", keys_kept_s=100.0)
+    checks.verify(provider.token())
+    CLOCK.sleep(101)
+    provider.is_up = False
+    assert checks.verify(provider.token()).name == "act-mira"
+    assert provider.asked == ["/keys"] * 2
+    provider.is_up = True
+    CLOCK.sleep(101)
+    withdrawn, provider.keys = provider.keys[0], [RSAKey.generate_key(2048, {"kid": "next"})]
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        checks.verify(provider.token(withdrawn))
+
+
+def test_a_provider_that_cannot_be_asked_is_not_a_wrong_token(provider):
+    provider.is_up = False
+    checks = verifier(provider)
+    for _ in range(3):
+        with pytest.raises(IdentityProviderError, match="cannot be asked for its keys") as caught:
+            checks.verify(provider.token())
+    assert caught.value.kind.http_status == 503
+    assert len(provider.asked) == 1, "a provider that is away is not asked for every request"
+    provider.is_up, provider.document = True, {"issuer": "https://elsewhere.test", "jwks_uri": f"{provider.url}/keys"}
+    with pytest.raises(IdentityProviderError, match="cannot be asked for its keys"):
+        verifier(provider).verify(provider.token())
+
+
+def test_tokens_of_both_kinds_are_accepted_side_by_side(provider):
+    known = Identities.from_environment({SINGLE_VARIABLE: "static"}, verifier=verifier(provider))
+    assert known.actor_of("Bearer static") == Actor(name="default")
+    assert known.actor_of(b"Bearer " + provider.token()).groups == {"editors"}
+    assert known.has_tokens
+    assert known.sources == (SINGLE_VARIABLE, f"OIDC {provider.url}")
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        known.actor_of("Bearer other")
+
+
+def test_the_environment_names_the_provider(provider):
+    assert verifier_from_environment({}) is None
+    assert verifier_from_environment({ISSUER_VARIABLE: " "}) is None
+    variables = {ISSUER_VARIABLE: provider.url, AUDIENCE_VARIABLE: AUDIENCE, ACTOR_CLAIM_VARIABLE: "email"}
+    made = verifier_from_environment(variables, clock=CLOCK)
+    assert made is not None
+    assert made.settings.actor_claim == "email"
+    with pytest.raises(IdentityConfigError, match=f"{AUDIENCE_VARIABLE} is missing"):
+        verifier_from_environment({ISSUER_VARIABLE: provider.url})
+    for address in ("http://idp.test", "ftp://idp.test", "idp.test", "https://"):
+        with pytest.raises(IdentityConfigError, match="keys are not fetched from"):
+            verifier_from_environment(variables | {JWKS_VARIABLE: address})
