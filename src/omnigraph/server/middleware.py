@@ -62,7 +62,7 @@ class Around:
             control.cut_off += 1
             if not status:
                 ending = ServerEndingError("the server ended before the request did")
-                await send_error(ending, request_id, reply)
+                await send_error(ending, request_id, reply, whole=is_our_client(scope))
         except Exception as bug:
             _log.exception("request failed", extra={"request_id": request_id})
             if status:
