@@ -25,7 +25,7 @@ from omnigraph.errors import (
     Violation,
     Violations,
 )
-from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, sorted_by_id, whole_delta
 from omnigraph.history.diff.rows import TableDelta, expect_same_columns, rows_delta
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.merge.conflicts import (
@@ -205,7 +205,7 @@ def settle_part(
     key = owner.table_key
     made = decisions.of_type(key)
     is_sound = decisions.meet(describe_rows(owner, key, _named(part.conflicts, made)))
-    decided = settle_rows(part, made, rest) if is_sound else part
+    decided = _in_order(settle_rows(part, made, rest)) if part.conflicts and is_sound else part
     was, left = (sum(len(item.ids) for item in merge.conflicts) for merge in (part, decided))
     return decided, TableCounts(
         type_key=key,
@@ -215,6 +215,12 @@ def settle_part(
         resolved=was - left,
         conflicts=left,
     )
+
+
+def _in_order(merge: TableMerge) -> TableMerge:
+    """Return a merge with its rows by id, as they are where nothing had to be decided: rules name rows in order."""
+    deletes = merge.deletes.take(pc.sort_indices(merge.deletes))
+    return replace(merge, inserts=sorted_by_id(merge.inserts), updates=sorted_by_id(merge.updates), deletes=deletes)
 
 
 def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergePlan:
