@@ -22,7 +22,7 @@ from omnigraph.runtime.environment import (
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
 from omnigraph.runtime.lru import LRUCache
-from omnigraph.runtime.process import memory_bytes, run_both, start_thread
+from omnigraph.runtime.process import memory_bytes, run_both, start_thread, trim_heap
 
 __all__ = [
     "FAILPOINTS",
@@ -48,4 +48,5 @@ __all__ = [
     "run_both",
     "side_by_side",
     "start_thread",
+    "trim_heap",
 ]

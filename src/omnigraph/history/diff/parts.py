@@ -7,7 +7,8 @@ it does in one piece. Memory holds the rows of one range, and of none more than 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.history.diff.rows import READ_WHOLE, TableDelta, selected_delta
 from omnigraph.history.diff.selection import Selection
+from omnigraph.store.memory import give_back_memory
 from omnigraph.store.tables.pinned import KEY
 
 # What a difference may hold in memory; more of it lies in temporary files.
 DEFAULT_MEMORY_BYTES = 512 << 20
 # Sorting, comparing and merging rows makes copies of them, of which so many were counted at a time.
-_COPIES = 12
+COPIES = 12
 _MOST_PARTS = 2048
 _SAMPLED_IDS, _SAMPLED_ROWS = 65_536, 256
 _BUFFERED = 4
@@ -39,7 +41,7 @@ def whole_delta(lost: Selection | None, gained: Selection | None, memory_bytes: 
         return None
 
     def check(held: int) -> None:
-        if held * _COPIES > memory_bytes:
+        if held * COPIES > memory_bytes:
             raise _TooMuchError
 
     try:
@@ -66,7 +68,7 @@ def count_parts(selections: Sequence[Selection | None], memory_bytes: int) -> in
 
 def count_ranges(rows: int, size_bytes: float, memory_bytes: int) -> int:
     """Return in how many ranges rows of this size have to be worked on, so that each fits the memory."""
-    return min(max(math.ceil(size_bytes * _COPIES / max(memory_bytes, 1)), 1), max(rows, 1), _MOST_PARTS)
+    return min(max(math.ceil(size_bytes * COPIES / max(memory_bytes, 1)), 1), max(rows, 1), _MOST_PARTS)
 
 
 def iter_parts(
@@ -83,24 +85,64 @@ def iter_parts(
     Raises:
         FileAccessError: the temporary files have no room.
     """
-    selections = [*differing, *beside]
-    # A side that is missing has no rows, in the columns of any other.
-    shown = next(side.table.schema for side in selections if side is not None)
-    schemas = [shown if side is None else side.table.schema for side in selections]
-    splits = [] if count <= 1 else find_splits([sample_ids(differing)], count)
-    sweep_scratch()
-    folder = ScratchFolder.make("merge")
+    laid = LaidParts(differing, beside, count, memory_bytes)
     try:
-        laid = [_RangeFiles(folder.path / f"{number}", schema) for number, schema in enumerate(schemas)]
-        for files, side in zip(laid, selections, strict=True):
-            if side is not None:
-                cut_rows(side, files.schema, splits, memory_bytes, files.append)
-        for place in range(len(splits) + 1):
-            # What Arrow keeps for later would add up to more than it is ever asked for.
-            pa.default_memory_pool().release_unused()
-            yield tuple(rows.take(place) for rows in laid)
+        for place in range(laid.count):
+            give_back_memory()
+            yield laid.take(place)
     finally:
-        folder.close()
+        laid.close()
+
+
+class LaidParts:
+    """The rows of selections in temporary files, by ranges of ids; takes and raises what :func:`iter_parts` does.
+
+    The files go when it is closed, or when nothing holds it any more.
+    """
+
+    def __init__(
+        self, differing: Sequence[Selection | None], beside: Sequence[Selection | None], count: int, memory_bytes: int
+    ) -> None:
+        selections = [*differing, *beside]
+        # A side that is missing has no rows, in the columns of any other.
+        shown = next(side.table.schema for side in selections if side is not None)
+        schemas = [shown if side is None else side.table.schema for side in selections]
+        self._splits = [] if count <= 1 else find_splits([sample_ids(differing)], count)
+        sweep_scratch()
+        folder = ScratchFolder.make("merge")
+        self._closing = weakref.finalize(self, folder.close)
+        self._laid = [_RangeFiles(folder.path / f"{number}", schema) for number, schema in enumerate(schemas)]
+        try:
+            for files, side in zip(self._laid, selections, strict=True):
+                if side is not None:
+                    cut_rows(side, files.schema, self._splits, memory_bytes, files.append)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def count(self) -> int:
+        """How many ranges there are."""
+        return len(self._splits) + 1
+
+    def place_of(self, entity_id: str) -> int:
+        """Return the range that an id belongs to."""
+        return bisect_right(self._splits, entity_id)
+
+    def read(self, place: int) -> tuple[pa.Table, ...]:
+        """Return the rows of a range, ascending by id in each selection."""
+        return tuple(files.read(place) for files in self._laid)
+
+    def take(self, place: int) -> tuple[pa.Table, ...]:
+        """Return the rows of a range, and let its files go."""
+        found = self.read(place)
+        for files in self._laid:
+            files.remove(place)
+        return found
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._closing()
 
 
 def cut_rows(
@@ -183,16 +225,19 @@ class _RangeFiles:
             reason = (problem.strerror or str(problem)).lower()
             raise FileAccessError(f"cannot write temporary files to '{where}': {reason}", details=details) from problem
 
-    def take(self, place: int) -> pa.Table:
-        """Return the rows of a range by id; its file is removed."""
+    def read(self, place: int) -> pa.Table:
+        """Return the rows of a range by id."""
         path = self._file(place)
         parts = [self.schema.empty_table()]
         if path.exists():
             with pa.OSFile(str(path), "rb") as file:
                 while file.tell() < file.size():
                     parts.append(pa.ipc.open_stream(file).read_all())
-            path.unlink()
         return sorted_by_id(pa.concat_tables(parts))
+
+    def remove(self, place: int) -> None:
+        """Let the file of a range go."""
+        self._file(place).unlink(missing_ok=True)
 
     def _file(self, place: int) -> Path:
         return self._path.with_name(f"{self._path.name}-{place}.arrow")

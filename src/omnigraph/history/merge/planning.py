@@ -48,6 +48,7 @@ from omnigraph.history.merge.schemas import (
 from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
 from omnigraph.records import record
 from omnigraph.runtime import Failpoints
+from omnigraph.store.memory import give_back_memory
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, TableChange, id_array
@@ -195,6 +196,9 @@ def plan_merge(
             if key in counts:
                 merges[key] = outcomes.of(owner)
     decisions.finish()
+    if any(merge.is_large for merge in merges.values()):
+        # Other threads write the rows, and have no use for what this one keeps.
+        give_back_memory()
     return assemble_plan(sides, schemas, merges, counts, conflicts.finish(), catalog)
 
 
@@ -264,7 +268,7 @@ class Outcomes:
             spool.table(key) if key in spool.owners else none
             for spool, none in zip(self._rows, (found.inserts, found.updates), strict=True)
         )
-        deletes = id_array(self._deletes.table(key)) if key in self._deletes.owners else found.deletes
+        deletes = self._deletes.column(key, KEY) if key in self._deletes.owners else found.deletes
         return replace(found, inserts=inserts, updates=updates, deletes=deletes, conflicts=())
 
 
