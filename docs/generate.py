@@ -19,6 +19,7 @@ from omnigraph.errors import BY_CODE, Kind, OmnigraphError
 from omnigraph.ir.check.scope import RULES as TYPE_RULES
 from omnigraph.ir.functions import FUNCTIONS
 from omnigraph.ir.lint import CODES as QUERY_LINT_CODES
+from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, build_document, document_file
 
 ERRORS_PAGE = Path(__file__).parent / "user" / "errors.md"
 FUNCTIONS_PAGE = Path(__file__).parent / "user" / "functions.md"
@@ -172,7 +173,12 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
-PAGES: Mapping[Path, Callable[[], str]] = {ERRORS_PAGE: errors_page, FUNCTIONS_PAGE: functions_page}
+PAGES: Mapping[Path, Callable[[], str]] = {
+    ERRORS_PAGE: errors_page,
+    FUNCTIONS_PAGE: functions_page,
+    document_file(BASE_LEVEL): lambda: build_document(BASE_LEVEL),
+    document_file(FULL_LEVEL): lambda: build_document(FULL_LEVEL),
+}
 
 
 if __name__ == "__main__":

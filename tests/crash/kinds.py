@@ -19,7 +19,6 @@ from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.store.tables.portable import TableTicket, carried_fragments, write_fragments_for
 from omnigraph.txn.changes import (
-    Compaction,
     IndexBuilds,
     TableAlter,
     TableDrop,
@@ -64,7 +63,7 @@ class WriterKind:
 
     Args:
         name: what the cases are called.
-        commits: how many tables phase B moves; a plan without any is finished by its publish alone.
+        commits: how many table commits phase B makes; a plan without any is finished by its publish alone.
         write: the write, on an open graph.
         branch: the branch it goes to.
         formats: the storage formats that the graph is opened with.
@@ -212,9 +211,8 @@ def _ensure_indices(graph):
 
 
 def _optimize(graph):
-    branch_writer, txn = _txn(graph, WriteKind.OPTIMIZE)
-    txn.change(Compaction(table_key=PERSON))
-    branch_writer.commit(txn)
+    runner = LocalRunner(graph.tables.datasets.storage, 1)
+    return Optimization(authority_of(graph), _catalog_of, runner, actor=ACTOR).run()
 
 
 def _branch_write(graph):
@@ -262,7 +260,7 @@ KINDS = {
         WriterKind(name="schema_apply_with_rows", commits=1, write=_schema_apply_with_rows),
         WriterKind(name="schema_alter", commits=2, write=_schema_alter),
         WriterKind(name="ensure_indices", commits=2, write=_ensure_indices),
-        WriterKind(name="optimize", commits=1, write=_optimize),
+        WriterKind(name="optimize", commits=3, write=_optimize),
         WriterKind(name="branch_fork", commits=0, write=_branch_write, branch=DRAFT),
         WriterKind(name="branch_write_and_fork", commits=1, write=_branch_write, branch=DRAFT),
         WriterKind(name="branch_merge", commits=2, write=_branch_merge),
@@ -297,10 +295,9 @@ def clean_up(storage: Storage, runtime: Runtime):
 
 
 def optimize(storage: Storage, runtime: Runtime):
-    """Compact every table and index its ids; it makes a commit for each, so that it is no kind of writer."""
+    """Compact every table and index its ids; return what was done."""
     with open_graph(storage, runtime=runtime) as graph:
-        branch_writer = authority_of(graph)
-        return Optimization(branch_writer, _catalog_of, LocalRunner(storage, 1), actor=ACTOR).run()
+        return _optimize(graph)
 
 
 def _catalog_of(_schema):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.decimals import decimal_texts, exact_cast, to_doubles, total_units
-from omnigraph.engine.query.functions import KERNELS
+from omnigraph.engine.query.functions.table import KERNELS
 from omnigraph.errors import QueryRuntimeError
 from omnigraph.ir.decimals import arithmetic_type, decimal_type, rounded_type
 from omnigraph.ir.model import Apply, Constant

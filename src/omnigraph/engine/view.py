@@ -18,8 +18,6 @@ from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table, filter_stream
 from omnigraph.txn.changes import (
-    BuiltIndexes,
-    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -28,6 +26,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    TableSteps,
     WrittenRows,
     as_id_array,
     id_array,
@@ -154,7 +153,7 @@ class GraphView:
             case WrittenRows() if change.replaces_all:
                 return None, None, None
             # Rows that others have written cannot be read before they are published; whoever checks them has them.
-            case None | TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes():
+            case None | TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | TableSteps():
                 return self._stored(table_key), None, None
             case RowChange():
                 written = change.written

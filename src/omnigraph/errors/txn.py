@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
-from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
+from omnigraph.errors.details import BadValue, Details, FormatMismatch, LimitExceeded, MissingThing
 from omnigraph.records import record
 
 
@@ -79,6 +79,15 @@ class RepeatedBatch(Details):
     app: str
     number: int
     last: int
+
+
+@record
+class RepeatedRequest(Details):
+    """The commit that was made for an idempotency key, and the request that asked for it."""
+
+    branch: str
+    commit_id: str
+    request_id: str | None
 
 
 class ExpectedVersionMismatchError(OmnigraphError):
@@ -200,6 +209,41 @@ class BatchRepeatedError(OmnigraphError):
     )
 
 
+class RequestRepeatedError(OmnigraphError):
+    """A write was published under this idempotency key before; sending it again changes nothing."""
+
+    row = ErrorRow(
+        code="write.request_repeated",
+        kind=Kind.CONFLICT,
+        details=RepeatedRequest,
+        hint="the commit in the details is the outcome of the first request",
+        effect=Effect.PUBLISHED,
+    )
+
+
+class IdempotencyKeyError(OmnigraphError):
+    """An idempotency key was used before, for a write of something else."""
+
+    row = ErrorRow(
+        code="write.key_reused",
+        kind=Kind.INVALID,
+        details=RepeatedRequest,
+        hint="give every write a key of its own, and send the same write again under the same key",
+    )
+
+
+class RequestDeadlineError(OmnigraphError, TimeoutError):
+    """The time of the request was over before its write began to be published; nothing was changed."""
+
+    row = ErrorRow(
+        code="write.deadline",
+        kind=Kind.BUSY,
+        details=LimitExceeded,
+        hint="try again, or allow more time",
+        retry=Retry.AS_IS,
+    )
+
+
 class TableDriftError(OmnigraphError):
     """A table was changed outside the publish protocol; writes to it are refused."""
 
@@ -266,6 +310,11 @@ class CommitMissingError(OmnigraphError, KeyError):
     """No existing branch has this commit in its history."""
 
     row = ErrorRow(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+    @classmethod
+    def of(cls, commit_id: str) -> CommitMissingError:
+        """Return the error about a commit; a commit that may not be seen gets the same."""
+        return cls(f"commit '{commit_id}' not found", details=MissingThing(what="commit", name=commit_id))
 
 
 class BranchExistsError(OmnigraphError):

@@ -1,7 +1,7 @@
 """The functions of the language: one table that the checker, the engine, completion and the language page read.
 
 Every function is strict, NULL in, NULL out, except where its line says otherwise. What computes a function stands in
-``engine.query.functions`` under the same name.
+``engine.query.functions.table`` under the same name.
 """
 
 from __future__ import annotations

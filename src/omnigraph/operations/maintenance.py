@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.operations.request import Action, Request, operation
+from omnigraph.operations.request import Request, operation
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.store.staging.compaction import CompactionPolicy
 
 
-@operation("optimize", Action.ADMIN, writes=True)
+@operation("optimize", Action.MAINTAIN, writes=True)
 @record
 class OptimizeRequest(Request["OptimizeResult"]):
     """Compact the tables of a branch and bring their indexes up to date, concurrently with writes to it.
@@ -37,7 +38,7 @@ class OptimizeRequest(Request["OptimizeResult"]):
     policy: CompactionPolicy | None = None
 
 
-@operation("build_indexes", Action.ADMIN, writes=True)
+@operation("build_indexes", Action.MAINTAIN, writes=True)
 @record
 class BuildIndexesRequest(Request["OptimizeResult"]):
     """Build or extend the indexes that the schema declares, as one commit; fragments stay as they are.
@@ -51,7 +52,7 @@ class BuildIndexesRequest(Request["OptimizeResult"]):
     message: str | None = None
 
 
-@operation("cleanup", Action.ADMIN, writes=True)
+@operation("cleanup", Action.MAINTAIN, writes=True)
 @record
 class CleanupRequest(Request["CleanupResult"]):
     """Give back the storage of old states, on every branch; without ``confirm`` only say what would go.
@@ -67,7 +68,7 @@ class CleanupRequest(Request["CleanupResult"]):
     confirm: bool = False
 
 
-@operation("status", Action.READ)
+@operation("status", Action.MAINTAIN)
 @record
 class StatusRequest(Request["GraphStatus"]):
     """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
@@ -81,7 +82,7 @@ class StatusRequest(Request["GraphStatus"]):
     storage: bool = False
 
 
-@operation("repair", Action.ADMIN, writes=True)
+@operation("repair", Action.MAINTAIN, writes=True)
 @record
 class RepairRequest(Request["RepairResult"]):
     """Show what something other than omnigraph has done to the tables of a branch, and settle it if asked to.

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors.history import MAX_CONFLICTS
-from omnigraph.operations.request import Action, Request, operation
+from omnigraph.operations.request import Request, operation
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
 
@@ -92,7 +93,7 @@ class CommentProposalRequest(Request["ProposalRecord"]):
     actor: str | None = None
 
 
-@operation("approve_proposal", Action.CHANGE, writes=True)
+@operation("approve_proposal", Action.BRANCH_MERGE, writes=True)
 @record
 class ApproveProposalRequest(Request["ProposalRecord"]):
     """Approve the source of a proposal as it is; ``head`` is the commit that it must be at."""

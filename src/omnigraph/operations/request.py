@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from enum import Enum, StrEnum
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values.temporal import format_date, format_datetime
 
@@ -35,19 +36,6 @@ _NESTED = {
     "PageLimits": "omnigraph.history.feed.tokens",
 }
 _RECORD, _BASE64, _REQUEST = "$record", "$base64", "$request"
-
-
-class Action(StrEnum):
-    """What a policy grants or denies."""
-
-    READ = "read"
-    EXPORT = "export"
-    CHANGE = "change"
-    SCHEMA_APPLY = "schema_apply"
-    BRANCH_CREATE = "branch_create"
-    BRANCH_DELETE = "branch_delete"
-    BRANCH_MERGE = "branch_merge"
-    ADMIN = "admin"
 
 
 @record
@@ -125,6 +113,16 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Finish what is under way and let go of everything."""
+
+
+def not_pickled(uri: str) -> UsageError:
+    """Return the error for a backend that was to be sent to another process."""
+    details = BadValue(what="graph", value=uri, expected="the address of the graph")
+    return UsageError(
+        f"an open graph cannot be pickled or copied: '{uri}'",
+        details=details,
+        hint="open the graph again in the other process",
+    )
 
 
 def request_to_json(request: Request[Any]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.operations.request import Action, Request, operation
+from omnigraph.operations.request import Request, operation
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 @record
 class BegunTransaction:
-    """A transaction that was begun: its name, and the commit of the state that its calls run on."""
+    """A transaction that was begun: its name, the commit of the state that its calls run on, and who began it."""
 
     transaction: str
     branch: str
     commit_id: str
+    actor: str | None = None
 
 
 @operation("begin_transaction", Action.CHANGE, writes=True)
@@ -45,6 +47,14 @@ class BeginTransactionRequest(Request[BegunTransaction]):
     message: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
+
+
+@operation("describe_transaction", Action.CHANGE)
+@record
+class DescribeTransactionRequest(Request[BegunTransaction]):
+    """Say what an open transaction was begun with."""
+
+    transaction: str
 
 
 @operation("call_in_transaction", Action.CHANGE, writes=True)

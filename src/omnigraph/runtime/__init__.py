@@ -1,6 +1,7 @@
 """Time, randomness, ids, failpoints and counters, injected so that tests can own them."""
 
 from omnigraph.runtime.calls import Calls, counted
+from omnigraph.runtime.context import CallContext, calling, current_call, smallest
 from omnigraph.runtime.counters import (
     Cost,
     Counters,
@@ -26,6 +27,7 @@ from omnigraph.runtime.process import memory_bytes, run_both, start_thread, trim
 
 __all__ = [
     "FAILPOINTS",
+    "CallContext",
     "Calls",
     "Clock",
     "Cost",
@@ -39,14 +41,17 @@ __all__ = [
     "SeededRandomness",
     "SystemClock",
     "SystemRandomness",
+    "calling",
     "counted",
     "counting",
     "counting_each",
+    "current_call",
     "current_counters",
     "in_context",
     "memory_bytes",
     "run_both",
     "side_by_side",
+    "smallest",
     "start_thread",
     "trim_heap",
 ]

@@ -20,7 +20,7 @@ from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.writing import iter_blob_files
 from omnigraph.store.translate import translating
-from omnigraph.store.versions import dataset_folder, version_file
+from omnigraph.store.versions import dataset_folder, transaction_file, version_file
 
 Durability = Literal["full", "relaxed"]
 
@@ -81,7 +81,7 @@ class DiskSync:
             pin: the version.
             uuid: the transaction that made it, to sync its record too.
         """
-        record = None if uuid is None else f"{dataset_folder(pin)}/_transactions/{pin.version - 1}-{uuid}.txn"
+        record = None if uuid is None else transaction_file(pin.at(pin.version - 1), uuid)
         self.sync_files([version_file(pin)], record=record)
 
     def sync_branch(self, pin: TablePin) -> None:

@@ -247,7 +247,7 @@ class Handles:
         """Make a version that was just opened the newest of its line, if it is."""
         line = pin.location, pin.branch
         newest = self._newest.get(line)
-        if newest is not None and newest.version > pin.version:
+        if pin.is_detached or (newest is not None and newest.version > pin.version):
             return
         self._past_bytes += self._sizes.get(newest, 0) if newest is not None else 0
         self._past_bytes -= self._sizes[pin]

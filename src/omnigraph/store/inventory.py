@@ -19,7 +19,7 @@ from omnigraph.records import record
 from omnigraph.store.control import StoredObject
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import metered
-from omnigraph.store.tables.pins import TablePin, data_paths
+from omnigraph.store.tables.pins import FIRST_DETACHED, TablePin, data_paths
 from omnigraph.store.translate import translating
 
 _MAX_VERSION = (1 << 64) - 1
@@ -135,6 +135,8 @@ def _classify(inner: list[str], item: StoredObject) -> StoredFile | None:
         case ["_transactions", name]:
             found = _RECORD_FILE.fullmatch(name)
             version = None if found is None else int(found["read"]) + 1
+            # What was built on a detached version belongs to no number of the line.
+            version = version if version is None or version <= FIRST_DETACHED else None
             return StoredFile(object=item, kind=FileKind.RECORD, name=name, version=version)
         case _:
             return None

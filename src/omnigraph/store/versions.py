@@ -40,7 +40,14 @@ def dataset_folder(pin: TablePin) -> str:
 
 def version_file(pin: TablePin) -> str:
     """Return the file of a version below the graph's root; the newest sorts first."""
+    if pin.is_detached:
+        return f"{dataset_folder(pin)}/{VERSIONS}/d{pin.version}{_SUFFIX}"
     return f"{dataset_folder(pin)}/{VERSIONS}/{_MAX_VERSION - pin.version:020d}{_SUFFIX}"
+
+
+def transaction_file(pin: TablePin, uuid: str) -> str:
+    """Return the file of a transaction that was made on ``pin``, below the graph's root."""
+    return f"{dataset_folder(pin)}/_transactions/{pin.version}-{uuid}.txn"
 
 
 class VersionFiles:

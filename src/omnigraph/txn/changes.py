@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.records import record
-from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.store.staging import IndexBuild, TableStep
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.publish.plan import ActionKind
@@ -167,25 +167,16 @@ class WrittenRows:
 
 
 @record
-class CompactedTable:
-    """Fragments of a table that other processes have compacted on ``base``; the rows stay the same."""
+class TableSteps:
+    """Compactions and index builds of a table, worked out one after the other on ``base``; the rows stay the same."""
 
     table_key: str
     base: TablePin
-    results: tuple[str, ...] = field(repr=False)
-
-
-@record
-class BuiltIndexes:
-    """Segments of indexes of a table that other processes have built on ``base``."""
-
-    table_key: str
-    base: TablePin
-    indexes: tuple[BuiltIndex, ...]
+    steps: tuple[TableStep, ...]
 
 
 # What was made elsewhere lies at a place that was chosen before, and can only land there.
-ExternalChange = WrittenRows | CompactedTable | BuiltIndexes
+ExternalChange = WrittenRows | TableSteps
 TableChange = (
     RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction | ExternalChange
 )

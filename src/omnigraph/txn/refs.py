@@ -41,6 +41,7 @@ from omnigraph.values import (
     is_ulid,
     parse_ref,
 )
+from omnigraph.values.refs import seen_from
 
 # How many commits one page looks at before it gives its caller a word, when few of them are wanted.
 _MOST_LOOKED_AT = 4096
@@ -214,7 +215,7 @@ class ResolvedState:
 
     def seen_from(self, branch: str) -> str:
         """Return the branch that the reference names, or else the one that it was asked from."""
-        return self.ref.branch if isinstance(self.ref, BranchRef | AncestorRef | TimeRef) else branch
+        return seen_from(self.ref, branch)
 
 
 class RefResolver:
@@ -261,7 +262,7 @@ class RefResolver:
     def _find_merged(self, commit_id: CommitId) -> MergedCommit:
         merged = self.merges.find(self._every_merge(), commit_id)
         if merged is None:
-            raise _no_commit(commit_id)
+            raise CommitMissingError.of(str(commit_id))
         return merged
 
     def _every_merge(self) -> list[Commit]:
@@ -378,7 +379,7 @@ class RefResolver:
     def _resolve_tag(self, ref: TagRef, tag: Tag) -> ResolvedState:
         found = self._find(tag.line.name, tag.commit_id)
         if found is None:
-            raise _no_commit(tag.commit_id)
+            raise CommitMissingError.of(str(tag.commit_id))
         return self._resolved(ref, found, self.snapshot_of(found), tag.line.name)
 
     def _resolved(self, ref: Ref, commit: Commit, snapshot: GraphSnapshot, branch: BranchName) -> ResolvedState:
@@ -396,11 +397,6 @@ class RefResolver:
                 raise
             # Deleted since it was listed, or while it was read: then its own commits are unknown.
             return None
-
-
-def _no_commit(commit_id: CommitId) -> CommitMissingError:
-    details = MissingThing(what="commit", name=str(commit_id))
-    return CommitMissingError(f"commit '{commit_id}' not found", details=details)
 
 
 def _gone(commit: Commit) -> HistoryGoneError:

@@ -17,6 +17,7 @@ from omnigraph.txn.claims.store import ClaimStore, ClaimWatch
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.lineage import CommitCache
+from omnigraph.txn.manifest.requests import KeyedCommits
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.phases import Phases
 from omnigraph.txn.publish.stage import Stager
@@ -71,6 +72,7 @@ class BranchServices:
         self.manifest = ManifestFile(
             stores.datasets, life, formats, stores.commits, is_acknowledged=self.claims.is_acknowledged
         )
+        self.keyed = KeyedCommits(self.manifest.commit_line, stores.runtime.clock, stores.settings.key_s)
         self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.runtime, stores.pool)
         self.stager = Stager(stores.tables, line, stores.syncing, stores.runtime, stores.settings, stores.pool)
         self.audit = AuditLog(stores.datasets, stores.syncing)

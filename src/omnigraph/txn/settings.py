@@ -31,6 +31,7 @@ class TxnSettings:
         tail_limit: how many small, unindexed fragments a table may have before a write folds them.
         max_group: how many waiting writes one publish may carry when group commit is on.
         threads: how many tables are staged and committed side by side.
+        key_s: for how long a write that is sent again under its idempotency key is answered with the first commit.
 
     Raises:
         UsageError: a value is of another type, or out of bounds.
@@ -44,10 +45,11 @@ class TxnSettings:
     tail_limit: int = 16
     max_group: int = 64
     threads: int = 8
+    key_s: float = 7 * 86400.0
 
     def __post_init__(self) -> None:
         check_choice("durability", self.durability, ("full", "relaxed"))
-        for name in ("grace_s", "claim_wait_s", "rerun_s"):
+        for name in ("grace_s", "claim_wait_s", "rerun_s", "key_s"):
             check_number(name, getattr(self, name), most=_LONGEST_S)
         for name in ("max_attempts", "tail_limit", "max_group"):
             check_whole(name, getattr(self, name), least=1)

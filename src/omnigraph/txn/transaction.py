@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
-from omnigraph.runtime import Counters
+from omnigraph.errors import (
+    BadValue,
+    ExistingKeys,
+    KeyExistsError,
+    LimitExceeded,
+    RequestDeadlineError,
+    UsageError,
+)
+from omnigraph.runtime import CallContext, Clock, Counters, calling, current_call
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import (
-    BuiltIndexes,
-    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -24,12 +30,14 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    TableSteps,
     WrittenRows,
     as_id_array,
     id_array,
 )
-from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark
-from omnigraph.txn.publish.plan import REBASE_RULES, RebaseRule, WriteKind
+from omnigraph.txn.manifest.requests import request_mark
+from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark
+from omnigraph.txn.publish.plan import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
 
@@ -70,7 +78,7 @@ class CommitView:
             case WrittenRows() if change.replaces_all:
                 # Which rows come is known to their writers alone; they have checked them against each other.
                 return ids.slice(0, 0)
-            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes() | None:
+            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | TableSteps() | None:
                 return pa.concat_arrays([ids.slice(0, 0), *self._stored(table_key, ids).chunks])
             case _:
                 assert_never(change)
@@ -121,6 +129,12 @@ class WriteTxn:
         self.is_recorded = False
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
         self.is_forsaken = False
+        # The request that asks for it, and what makes up what a repeated one is told; it is asked for when the write
+        # is about to be published, because running it again may change the answer.
+        self.call = CallContext()
+        self.request: RequestMark | None = None
+        self.receipt: Callable[[], dict[str, Any]] | None = None
+        self.take_call()
         self.batch: BatchMark | None = None
         # The proposal that it merges.
         self.proposal: int | None = None
@@ -213,6 +227,29 @@ class WriteTxn:
         """Accept another schema with this commit."""
         self.schema_change = SchemaChange(schema=schema)
 
+    def take_call(self) -> None:
+        """Belong to the request that is being executed."""
+        self.call = current_call()
+        mark = request_mark(self.call, self.actor)
+        if mark is not None and self.kind not in KEYED_KINDS:
+            mark = None if mark.id is None else RequestMark(id=mark.id)
+        self.request = mark
+
+    def told_request(self) -> RequestMark | None:
+        """Return what the commit says of the request, the receipt included."""
+        if self.request is None or self.request.key is None or self.receipt is None:
+            return self.request
+        return msgspec.structs.replace(self.request, receipt=self.receipt())
+
+    def lateness(self, clock: Clock) -> RequestDeadlineError | None:
+        """Return the error of a request that should have ended by now; None while there is time."""
+        deadline_s = self.call.deadline_s
+        late_s = 0.0 if deadline_s is None else clock.monotonic_s() - deadline_s
+        if late_s <= 0:
+            return None
+        details = LimitExceeded(resource="milliseconds after the deadline", limit=0, actual=int(late_s * 1000))
+        return RequestDeadlineError("the deadline of the request passed before its turn to publish", details=details)
+
     def mark_batch(self, mark: BatchMark) -> None:
         """Publish this as one piece of a stream, unless the branch has that piece or a later one already.
 
@@ -242,7 +279,8 @@ class WriteTxn:
         self.reruns += 1
         self.snapshot = snapshot
         self.checks, self.read_set, self._changes = [], set(), {}
-        self.decide(self)
+        with calling(self.call):
+            self.decide(self)
         return True
 
     def forsake(self) -> None:

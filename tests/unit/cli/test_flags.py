@@ -55,6 +55,7 @@ MATRIX = {
     "blame": READS,
     "snapshot": READS,
     "lint": READS,
+    "serve": READS,
     "fmt": NOTHING,
     "schema infer": NOTHING,
     "schema plan": READS,

@@ -8,8 +8,8 @@ from lance import LanceDataset
 
 from omnigraph.runtime import counting
 from omnigraph.store import handles
-from omnigraph.store.staging import IndexBuild, change, stage_compacted, stage_compaction, stage_indexes
-from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
+from omnigraph.store.staging import IndexBuild, change, stage_compaction, stage_indexes, stage_steps
+from omnigraph.store.staging.compaction import CompactionPolicy, number_compacted, plan_compaction
 from omnigraph.store.tables import store as tables
 from omnigraph.store.tables.pinned import Search
 from omnigraph.store.tables.portable import TableTicket, run_compaction_task
@@ -88,7 +88,7 @@ def test_compacted_rows_stay_in_the_order_of_their_row_ids_though_others_came_me
     table = local.open(base)
     results = compact_elsewhere(table)
     *_, moved = one_by_one(local, base, range(12, 20), tail_limit=100)
-    staged = stage_compacted(local.open(moved), base, results, **local.origin)
+    (staged,) = stage_steps(local.open(moved), table, [number_compacted(table, results)], **local.origin)
     after = local.commit(staged)
     scanned = local.open(after).read(["id"], with_row_meta=True)["_rowid"].to_pylist()
     assert scanned == sorted(scanned)
@@ -100,10 +100,11 @@ def test_a_shortened_fragment_does_not_stop_a_compaction_that_began_before(local
         patch.setattr(change, "flattened", lambda _: None)
         *_, base = one_by_one(local, local.create("first"), range(60), tail_limit=39)
     assert any(flattened(fragment.metadata) for fragment in local.open(base).fragments)
-    results = compact_elsewhere(local.open(base))
+    step = number_compacted(local.open(base), compact_elsewhere(local.open(base)))
     shortened = local.change(base, upserts=["late"], tail_limit=100)
     assert not any(flattened(fragment.metadata) for fragment in local.open(shortened).fragments)
-    after = local.commit(stage_compacted(local.open(shortened), base, results, **local.origin))
+    (staged,) = stage_steps(local.open(shortened), local.open(base), [step], **local.origin)
+    after = local.commit(staged)
     assert local.row_ids(after) == local.row_ids(shortened)
 
 

@@ -13,13 +13,13 @@ from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.staging import (
     BuiltIndex,
     IndexBuild,
-    stage_built_indexes,
-    stage_compacted,
+    stage_steps,
     stage_undo,
     stage_written,
     stage_written_whole,
 )
-from omnigraph.store.staging.compaction import plan_compaction
+from omnigraph.store.staging.compaction import number_compacted, plan_compaction
+from omnigraph.store.staging.indexes import segments_of
 from omnigraph.store.tables.pinned import Search
 from omnigraph.store.tables.portable import (
     TableTicket,
@@ -173,7 +173,7 @@ def test_a_compaction_made_elsewhere_lands_over_an_append_but_not_over_a_change_
     ticket, row_ids = ticket_of(local, pin), local.row_ids(pin)
     results = [run_compaction_task(ticket, task) for task in plan_compaction(ticket.open())]
     appended = local.commit(write_beside(local, pin, "late"))
-    compacted = local.commit(stage_compacted(local.open(appended), pin, results, **local.origin))
+    compacted = land_steps(local, appended, pin, number_compacted(local.open(pin), results))
     assert len(local.open(compacted).fragments) == 2
     assert row_ids.items() <= local.row_ids(compacted).items()
     changed = local.change(local.create("a", "b", location="nodes/2"), upserts=("c",))
@@ -181,7 +181,14 @@ def test_a_compaction_made_elsewhere_lands_over_an_append_but_not_over_a_change_
     results = [run_compaction_task(ticket, task) for task in plan_compaction(ticket.open())]
     newer = local.open(local.change(changed, deletes=("a",)))
     with pytest.raises(TableMovedError):
-        stage_compacted(newer, changed, results, **local.origin)
+        stage_steps(newer, local.open(changed), [number_compacted(local.open(changed), results)], **local.origin)
+
+
+def land_steps(bench, pin, base, *steps):
+    """Land steps that were worked out on ``base`` on top of ``pin``."""
+    for commit in stage_steps(bench.open(pin), bench.open(base), steps, **bench.origin):
+        pin = bench.commit(commit)
+    return pin
 
 
 def built_elsewhere(bench, pin, builds, group_rows=2):
@@ -218,7 +225,8 @@ def test_index_segments_built_elsewhere_answer_like_one_index(local):
     assert [len(index.segments) for index in built] == [3, 1, 1]
     # A row is added and one that the segments hold is rewritten before they land.
     moved = local.change(local.change(pin, upserts=("late",), n=1), upserts=("b",), n=9)
-    staged = stage_built_indexes(local.open(moved), local.open(pin), built, **local.origin)
+    step = segments_of(local.open(pin), built, built_on=pin.version)
+    (staged,) = stage_steps(local.open(moved), local.open(pin), [step], **local.origin)
     assert set(staged.files) < set(local.control.list_keys("nodes"))
     indexed = local.commit(staged)
     table = local.open(indexed)
@@ -230,10 +238,10 @@ def test_index_segments_built_elsewhere_answer_like_one_index(local):
     near = table.read(["id"], search=Search(nearest=nearest))
     assert sorted(near["id"].to_pylist()) == ["e", "f"]
     with pytest.raises(TableMovedError):
-        stage_built_indexes(table, local.open(pin), built, **local.origin)
+        stage_steps(table, local.open(pin), [step], **local.origin)
     again = built_elsewhere(local, indexed, [BY_ID, BY_TEXT])
     assert [index.rebuilds for index in again] == [False, True]
-    whole = local.open(local.commit(stage_built_indexes(table, table, again, **local.origin)))
+    whole = local.open(land_steps(local, indexed, indexed, segments_of(table, again, built_on=indexed.version)))
     assert told(local, whole) == {"word1": ["a", "late"], "word9": ["b"]}
 
 

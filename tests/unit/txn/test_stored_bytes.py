@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -38,6 +39,7 @@ from omnigraph.txn.manifest.rows import (
     FloorChange,
     ManifestChange,
     ManifestState,
+    RequestMark,
     TableEntry,
     TableRename,
     Tombstone,
@@ -270,6 +272,16 @@ def test_the_rows_of_lineage():
     written = encode_commits((FIRST, SECOND))
     golden("lineage", rows_of(written))
     assert decode_commits(written) == (FIRST, SECOND)
+
+
+def test_the_row_of_a_commit_that_a_request_asked_for():
+    mark = RequestMark(id="req-é", key="00ff", payload="11", receipt={"query": "add", "nodes": 1})
+    commits = tuple(
+        msgspec.structs.replace(FIRST, request=request) for request in (mark, RequestMark(id="only-a-name"))
+    )
+    written = encode_commits(commits)
+    golden("lineage-requests", rows_of(written))
+    assert decode_commits(written) == commits
 
 
 def test_the_row_of_a_recovery():

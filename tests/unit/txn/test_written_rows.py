@@ -6,7 +6,8 @@ from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, ins
 
 from omnigraph.errors import ExpectedVersionMismatchError, UsageError
 from omnigraph.store.staging import BuiltIndex, IndexBuild
-from omnigraph.store.staging.compaction import plan_compaction
+from omnigraph.store.staging.compaction import number_compacted, plan_compaction
+from omnigraph.store.staging.indexes import segments_of
 from omnigraph.store.tables.portable import (
     TableTicket,
     build_segment,
@@ -16,7 +17,7 @@ from omnigraph.store.tables.portable import (
     shrink_fragment,
     write_fragments_for,
 )
-from omnigraph.txn.changes import BuiltIndexes, CompactedTable, TableReplace, WrittenRows
+from omnigraph.txn.changes import TableReplace, TableSteps, WrittenRows
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.transaction import CommitView
@@ -83,7 +84,8 @@ class ElsewhereWriter:
     def compact(self):
         ticket = self.ticket()
         results = tuple(run_compaction_task(ticket, task) for task in plan_compaction(ticket.open()))
-        self.txn.change(CompactedTable(table_key=PERSON, base=ticket.pin, results=results))
+        step = number_compacted(ticket.open(), results)
+        self.txn.change(TableSteps(table_key=PERSON, base=ticket.pin, steps=(step,)))
         return self
 
     def index(self):
@@ -91,7 +93,8 @@ class ElsewhereWriter:
         work = index_work(ticket.open(), BY_ID, group_rows=1)
         segments = tuple(build_segment(ticket, BY_ID, group) for group in work.groups)
         built = BuiltIndex(build=BY_ID, segments=segments, rebuilds=work.rebuilds)
-        self.txn.change(BuiltIndexes(table_key=PERSON, base=ticket.pin, indexes=(built,)))
+        step = segments_of(ticket.open(), (built,), built_on=ticket.pin.version)
+        self.txn.change(TableSteps(table_key=PERSON, base=ticket.pin, steps=(step,)))
         return self
 
     def commit(self):

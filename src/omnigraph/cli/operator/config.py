@@ -28,7 +28,7 @@ from omnigraph.errors import (
 from omnigraph.records import record
 
 if TYPE_CHECKING:
-    from omnigraph.cli.operator.document import Section
+    from omnigraph.lang.document import Section
 
 FORMATS = ("table", "kv", "csv", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
@@ -240,7 +240,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
         ConfigError: it is no YAML, or a key holds the wrong type.
         SourceEncodingError, SourceTooLargeError: it is no text that could be one.
     """
-    from omnigraph.cli.operator.document import Section, parse_document  # noqa: PLC0415 - there is a file to be parsed
+    from omnigraph.lang.document import Section, parse_document  # noqa: PLC0415 - there is a file to be parsed
 
     document = parse_document(data, str(path))
     root = Section(document, document.root)

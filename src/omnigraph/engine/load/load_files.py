@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,22 +23,25 @@ from omnigraph.engine.load.sources import Source, expand_sources
 from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
+    AffectedLimitError,
     BadValue,
     ConstraintViolationError,
     ExistingKeys,
     KeyExistsError,
+    LimitExceeded,
     SchemaMovedError,
     UsageError,
     Violations,
 )
 from omnigraph.records import record
-from omnigraph.runtime import counting
+from omnigraph.runtime import counting, current_call
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId, check_flag, check_instance
+from omnigraph.values.counts import counted
 
 KINDS: dict[LoadMode, WriteKind] = {
     "append": WriteKind.LOAD_APPEND,
@@ -131,17 +135,41 @@ class SpooledRows:
 
     def result(self, done: CommitResult, *, branch: str, actor: str | None) -> LoadResult:
         """Return what is told of a load that was published."""
-        owners, counts = self.spool.owners, self.spool.counts
+        nodes, edges = self._counts()
         return LoadResult(
             mode=self.mode,
             branch=branch,
             actor=actor,
-            nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
-            edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},
+            nodes_loaded=nodes,
+            edges_loaded=edges,
             commit=done.commit,
             manifest_version=done.manifest_version,
             cost=done.cost,
         )
+
+    def receipt(self) -> dict[str, Any]:
+        """Return what :meth:`LoadResult.repeated` needs beside the commit."""
+        nodes, edges = self._counts()
+        return {"mode": self.mode, "nodes": nodes, "edges": edges}
+
+    def check_affected(self) -> None:
+        """Return if the request may change as many entities as there are rows.
+
+        Raises:
+            AffectedLimitError: there are more.
+        """
+        count, most = sum(self.spool.counts.values()), current_call().max_affected
+        if most is not None and count > most:
+            details = LimitExceeded(resource="affected entities", limit=most, actual=count)
+            raise AffectedLimitError(
+                f"{counted(count, 'entity', 'entities')} would be loaded, and at most {most} may", details=details
+            )
+
+    def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        owners, counts = self.spool.owners, self.spool.counts
+        nodes = {owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)}
+        edges = {owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)}
+        return nodes, edges
 
 
 @contextmanager
@@ -189,7 +217,9 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
             vectors.fill(spool)
         if progress is not None:
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
-        yield SpooledRows(files=files, spool=spool, problems=problems, mode=mode, is_patch=patch)
+        rows = SpooledRows(files=files, spool=spool, problems=problems, mode=mode, is_patch=patch)
+        rows.check_affected()
+        yield rows
 
 
 @dataclass(kw_only=True)
@@ -207,6 +237,7 @@ class _Job:
         self._decide(txn)
         if is_rerun:
             txn.decide = self._decide
+        txn.receipt = self.rows.receipt
         try:
             return self.branch_writer.commit(txn)
         except KeyExistsError as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from omnigraph.records import record
-from omnigraph.runtime import Cost
+from omnigraph.runtime import Cost, Counters
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_callable, check_choice, check_flag, check_path, check_whole
 from omnigraph.values.counts import counted
@@ -87,6 +87,20 @@ class LoadResult(Printable):
     commit: Commit | None
     manifest_version: int
     cost: Cost
+
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> LoadResult:
+        """Return what a repeated request is told: commit and counts of the first."""
+        return cls(
+            mode=receipt.get("mode", "merge"),
+            branch=commit.branch,
+            actor=commit.actor,
+            nodes_loaded=receipt.get("nodes", {}),
+            edges_loaded=receipt.get("edges", {}),
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            cost=Counters().cost(),
+        )
 
     @property
     def total(self) -> int:

@@ -85,6 +85,16 @@ class CleanupResult(Printable):
     floors: Mapping[str, int]
     protected: tuple[tuple[str, int, str], ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as every face shows it."""
+        return {
+            "confirmed": self.is_done,
+            "bytes_removed": self.bytes,
+            "datasets": [dataset.to_json() for dataset in self.datasets],
+            "branches": [{"branch": name, "oldest_version": floor} for name, floor in self.floors.items()],
+            "protected": [{"branch": name, "version": version, "by": why} for name, version, why in self.protected],
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield what was removed of each dataset, or would be, and what stays for which reason."""
         verb = "removed" if self.is_done else "would remove"

@@ -2,17 +2,17 @@
 
 The work is done beside writers: files are written first, on the state that was planned upon, and only their publish
 needs the branch. A table whose fragments were changed meanwhile is planned again; what was done for the others stands.
+All tables are published in one commit: each step is worked out on a detached version that the steps before it lead to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.maintenance.planning import (
-    CompactionJob,
     IndexJob,
     IndexOutcome,
     MaintenanceRunner,
@@ -26,8 +26,12 @@ from omnigraph.engine.maintenance.planning import (
 )
 from omnigraph.errors import ExpectedVersionMismatchError, SchemaMovedError, TableMovedError, WriteSweptError
 from omnigraph.records import record
-from omnigraph.store.staging.compaction import CompactionPolicy
-from omnigraph.txn.changes import BuiltIndexes, CompactedTable
+from omnigraph.store.staging import CompactedFragments, TableStep
+from omnigraph.store.staging.compaction import CompactionPolicy, is_worth_compacting, number_compacted
+from omnigraph.store.staging.indexes import segments_of
+from omnigraph.store.staging.steps import DetachedVersion, check_unmoved, detach, discard
+from omnigraph.store.tables.table import Table
+from omnigraph.txn.changes import TableSteps
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
@@ -118,10 +122,31 @@ class OptimizeResult(Printable):
     tables: tuple[OptimizedTable, ...]
     commits: tuple[Commit, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as every face shows it."""
+        return {
+            "branch": self.branch,
+            "datasets": [table.to_json() for table in self.tables],
+            "commits": [commit.to_brief_json() for commit in self.commits],
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield what was done to each table, and how many commits that took."""
         yield from (str(table) for table in self.tables if table.table_key != MANIFEST_KEY)
         yield counted(len(self.commits), "commit") if self.commits else "nothing to do"
+
+
+@dataclass
+class _Work:
+    """What was worked out for one table and waits to be published: steps upon ``base``, and what they lead to."""
+
+    base: Table
+    made_on: int
+    table: Table
+    steps: list[TableStep] = field(default_factory=list)
+    indexes: dict[str, IndexOutcome] = field(default_factory=dict)
+    is_done: bool = False
+    has_caught_up: bool = False
 
 
 @dataclass
@@ -173,6 +198,7 @@ class Optimization:
         self._message = message
         self._is_stopped = is_stopped
         self._tables: dict[str, _Progress] = {}
+        self._detached: list[DetachedVersion] = []
         self._commits: list[Commit] = []
 
     def run(self, types: Sequence[str] | None = None, *, compacts: bool = True) -> OptimizeResult:
@@ -190,113 +216,158 @@ class Optimization:
             skipped = reason_to_skip(self._authority.services, snapshot, table_key)
             self._tables[table_key] = _Progress(before=fragments, skipped=skipped)
         with self._authority.services.life.reading():
-            for _ in range(_MAX_ROUNDS):
-                has_compacted = compacts and self._until_done(self._compact)
-                if not self._until_done(self._index) and not has_compacted:
-                    break
+            try:
+                self._run(compacts=compacts)
+            finally:
+                discard(self._authority.services.tables.control, self._detached)
         return OptimizeResult(
             branch=snapshot.state.head.branch, tables=self._reports(manifest_before), commits=tuple(self._commits)
         )
 
-    def _until_done(self, step: Callable[[GraphSnapshot, Sequence[str]], Sequence[str] | None]) -> bool:
-        """Take a step for every table, again for those that writers changed meanwhile; whether it did anything."""
-        waiting: Sequence[str] = [key for key, table in self._tables.items() if table.skipped is None]
-        known = len(self._commits)
-        while waiting and not self._is_stopped():
-            snapshot = self._newest()
-            again = step(snapshot, [key for key in waiting if snapshot.state.table(key) is not None])
-            if again is None:
+    def _run(self, *, compacts: bool) -> None:
+        """Work out what every table needs and publish it as one commit.
+
+        Tables that writers changed meanwhile are worked out again first; what was done for the others is kept.
+        """
+        ready: dict[str, _Work] = {}
+        missing: Sequence[str] = [key for key, table in self._tables.items() if table.skipped is None]
+        while True:
+            ready |= self._work_out(missing, compacts=compacts)
+            works = {key: work for key, work in ready.items() if work.steps}
+            moved = self._catch_up(works) or self._publish(works)
+            if not moved:
                 break
-            for table_key in again:
+            for table_key in moved:
+                del ready[table_key]
                 table = self._tables[table_key]
                 table.attempts += 1
                 if table.attempts >= _ATTEMPTS:
                     table.skipped = "busy"
-            waiting = [key for key in again if self._tables[key].skipped is None]
-        return len(self._commits) > known
+            missing = [key for key in moved if self._tables[key].skipped is None]
+        for table_key, work in ready.items():
+            self._note(table_key, work)
 
-    def _compact(self, snapshot: GraphSnapshot, keys: Sequence[str]) -> Sequence[str] | None:
-        planned = (plan_table_compaction(snapshot, key, self._policy) for key in keys)
-        jobs = [job for job in planned if job is not None]
-        if not jobs:
-            return None
-        made = {
-            job.table_key: CompactedTable(table_key=job.table_key, base=job.base, results=results)
-            for job, results in zip(jobs, self._runner.compact(jobs), strict=True)
-        }
-        again = self._publish(WriteKind.OPTIMIZE, made, snapshot)
-        self._count_fragments(snapshot, [job for job in jobs if job.table_key not in again])
-        return again
-
-    def _index(self, snapshot: GraphSnapshot, keys: Sequence[str]) -> Sequence[str] | None:
+    def _work_out(self, keys: Sequence[str], *, compacts: bool) -> dict[str, _Work]:
+        """Take steps for every table until there is nothing left to do; they are on storage and visible to none."""
+        snapshot = self._newest()
         catalog = self._catalog_of(snapshot.state.schema)
+        works = {
+            key: _Work(base=snapshot.table(key), made_on=snapshot.state.version, table=snapshot.table(key))
+            for key in keys
+            if snapshot.state.table(key) is not None
+        }
+        for _ in range(_MAX_ROUNDS):
+            active = {key: work for key, work in works.items() if not work.is_done}
+            if not active or self._is_stopped():
+                break
+            if compacts:
+                self._compact(active)
+            self._index(active, catalog, compacts=compacts)
+        return works
+
+    def _compact(self, works: Mapping[str, _Work]) -> None:
+        planned = (plan_table_compaction(key, work.table, self._policy) for key, work in works.items())
+        jobs = [job for job in planned if job is not None]
+        for job, results in zip(jobs, self._runner.compact(jobs) if jobs else (), strict=True):
+            work = works[job.table_key]
+            self._take(work, number_compacted(work.table, results))
+
+    def _index(self, works: Mapping[str, _Work], catalog: Catalog, *, compacts: bool) -> None:
+        """Build what is missing; a table is done when that leaves nothing to compact."""
         jobs: list[IndexJob] = []
-        outcomes: dict[str, tuple[IndexOutcome, ...]] = {}
-        for key in keys:
-            builds = wanted_indexes(catalog, key)
+        for key, work in works.items():
             plan = plan_table_indexes(
-                snapshot, key, builds, group_rows=self._runner.group_rows, max_rows=self._policy.max_rows
+                key,
+                work.table,
+                wanted_indexes(catalog, key),
+                group_rows=self._runner.group_rows,
+                max_rows=self._policy.max_rows,
             )
-            outcomes[key] = plan.outcomes
+            for outcome in plan.outcomes:
+                # A later round finds what an earlier one has built, which is not what there is to tell.
+                if outcome.action != "skipped" or outcome.name not in work.indexes:
+                    work.indexes[outcome.name] = outcome
+            work.is_done = plan.job is None
             if plan.job is not None:
                 jobs.append(plan.job)
-        again: Sequence[str] = ()
-        if jobs:
-            made = {
-                job.table_key: BuiltIndexes(table_key=job.table_key, base=job.base, indexes=tuple(indexes))
-                for job, indexes in zip(jobs, self._runner.build(jobs), strict=True)
-            }
-            again = self._publish(WriteKind.ENSURE_INDICES, made, snapshot)
-        for key in set(outcomes) - set(again):
-            self._note_indexes(key, outcomes[key])
-        return again if jobs else None
+        for job, built in zip(jobs, self._runner.build(jobs) if jobs else (), strict=True):
+            work = works[job.table_key]
+            step = segments_of(work.table, built, built_on=work.base.pin.version)
+            # Fragments that only an index kept apart can be merged now.
+            work.is_done = not compacts or not is_worth_compacting(work.table, self._policy)
+            if work.is_done:
+                work.steps.append(step)
+            else:
+                self._take(work, step)
 
-    def _publish(
-        self, kind: WriteKind, made: dict[str, CompactedTable] | dict[str, BuiltIndexes], base: GraphSnapshot
-    ) -> Sequence[str]:
-        """Publish what was made upon ``base``, without the tables that were changed meanwhile; return those."""
-        again: list[str] = []
-        waiting: dict[str, CompactedTable | BuiltIndexes] = dict(made)
-        while waiting:
-            txn = self._authority.begin(kind, actor=self._actor, message=self._message)
-            if base.state.version < txn.snapshot.state.head.orphan_floor:
-                # A cleanup may have removed what was written, which nothing names yet.
-                return [*again, *waiting]
-            for change in waiting.values():
-                txn.change(change)
-            try:
-                done = self._authority.commit(txn)
-            except (ExpectedVersionMismatchError, TableMovedError) as error:
-                table_key = is_conflict(error)
-                if table_key not in waiting:
-                    return [*again, *waiting]
-                again.append(table_key)
-                del waiting[table_key]
+    def _take(self, work: _Work, step: TableStep) -> None:
+        services = self._authority.services
+        detached = detach(work.table, step, services.runtime)
+        self._detached.append(detached)
+        work.steps.append(step)
+        work.table = services.tables.open(detached.pin)
+
+    def _catch_up(self, works: Mapping[str, _Work]) -> Sequence[str]:
+        """Fold rows into the indexes that were added while the work was done; return the tables that it is in vain for.
+
+        Done once, because writers need not pause for it to end.
+        """
+        snapshot = self._newest()
+        moved, grown = [], {}
+        for key, work in works.items():
+            entry = snapshot.state.table(key)
+            if work.has_caught_up or (entry is not None and entry.pin == work.base.pin):
                 continue
-            except (SchemaMovedError, WriteSweptError):
-                return [*again, *waiting]
-            if done.commit is not None:
-                self._commits.append(done.commit)
-                for table_key in waiting:
-                    self._tables[table_key].has_committed = True
-            break
-        return again
+            work.has_caught_up = True
+            if entry is None:
+                moved.append(key)
+                continue
+            newest = snapshot.table(key)
+            try:
+                check_unmoved(newest, work.base, work.steps)
+            except TableMovedError:
+                moved.append(key)
+                continue
+            steps, work.base, work.table, work.steps = work.steps, newest, newest, []
+            for step in steps:
+                self._take(work, step)
+            grown[key] = work
+        if grown:
+            self._index(grown, self._catalog_of(snapshot.state.schema), compacts=False)
+        return moved
 
-    def _count_fragments(self, before: GraphSnapshot, jobs: Sequence[CompactionJob]) -> None:
-        after = self._newest()
-        for job in jobs:
-            old = _fragment_files(before, job.table_key)
-            new = _fragment_files(after, job.table_key)
-            table = self._tables[job.table_key]
-            table.removed += len(old - new)
-            table.added += len(new - old)
+    def _publish(self, works: Mapping[str, _Work]) -> Sequence[str]:
+        """Publish what was worked out, as one commit; return the tables that stand in its way, if any do."""
+        if not works:
+            return ()
+        compacted = any(isinstance(step, CompactedFragments) for work in works.values() for step in work.steps)
+        kind = WriteKind.OPTIMIZE if compacted else WriteKind.ENSURE_INDICES
+        txn = self._authority.begin(kind, actor=self._actor, message=self._message)
+        floor = txn.snapshot.state.head.orphan_floor
+        # A cleanup may have removed what was written, which nothing names yet.
+        swept = [key for key, work in works.items() if work.made_on < floor]
+        if swept:
+            return swept
+        for key, work in works.items():
+            txn.change(TableSteps(table_key=key, base=work.base.pin, steps=tuple(work.steps)))
+        try:
+            done = self._authority.commit(txn)
+        except (ExpectedVersionMismatchError, TableMovedError) as error:
+            table_key = is_conflict(error)
+            return list(works) if table_key is None or table_key not in works else [table_key]
+        except (SchemaMovedError, WriteSweptError):
+            return list(works)
+        if done.commit is not None:
+            self._commits.append(done.commit)
+            for key in works:
+                self._tables[key].has_committed = True
+        return ()
 
-    def _note_indexes(self, table_key: str, outcomes: Sequence[IndexOutcome]) -> None:
-        known = self._tables[table_key].indexes
-        for outcome in outcomes:
-            # A later round finds what an earlier one has built, which is not what there is to tell.
-            if outcome.action != "skipped" or outcome.name not in known:
-                known[outcome.name] = outcome
+    def _note(self, table_key: str, work: _Work) -> None:
+        table = self._tables[table_key]
+        table.indexes = work.indexes
+        old, new = _fragment_files(work.base), _fragment_files(work.table)
+        table.removed, table.added = len(old - new), len(new - old)
 
     def _newest(self) -> GraphSnapshot:
         return self._authority.snapshot()
@@ -341,6 +412,6 @@ class Optimization:
         )
 
 
-def _fragment_files(snapshot: GraphSnapshot, table_key: str) -> set[tuple[str, ...]]:
+def _fragment_files(table: Table) -> set[tuple[str, ...]]:
     # A compacted fragment may have got the number of one that it replaced.
-    return {fragment.files for fragment in snapshot.table(table_key).fragments}
+    return {fragment.files for fragment in table.fragments}

@@ -108,15 +108,15 @@ def reason_to_skip(services: BranchServices, snapshot: GraphSnapshot, table_key:
     return "drift_needs_repair" if seen.is_foreign else None
 
 
-def plan_table_compaction(snapshot: GraphSnapshot, table_key: str, policy: CompactionPolicy) -> CompactionJob | None:
+def plan_table_compaction(table_key: str, table: Table, policy: CompactionPolicy) -> CompactionJob | None:
     """Return the compaction that a table needs, or None."""
-    tasks = plan_compaction(snapshot.table(table_key), policy)
-    return CompactionJob(table_key=table_key, base=snapshot.entry(table_key).pin, tasks=tasks) if tasks else None
+    tasks = plan_compaction(table, policy)
+    return CompactionJob(table_key=table_key, base=table.pin, tasks=tasks) if tasks else None
 
 
 def plan_table_indexes(
-    snapshot: GraphSnapshot,
     table_key: str,
+    table: Table,
     builds: Iterable[IndexBuild],
     *,
     group_rows: int,
@@ -125,13 +125,12 @@ def plan_table_indexes(
     """Return the index work that a table needs.
 
     Args:
-        snapshot: the state to look at.
-        table_key: the table.
+        table_key: the key of the table.
+        table: the version to look at.
         builds: the indexes that it is to have.
         group_rows: rows of a group of fragments at least, for which one segment is built.
         max_rows: leave out indexes that would have to read more rows; None is no bound.
     """
-    table = snapshot.table(table_key)
     rows = dict(fragment_sizes(table))
     works: list[IndexWork] = []
     outcomes: list[IndexOutcome] = []
@@ -152,7 +151,7 @@ def plan_table_indexes(
         outcomes.append(_outcome(table, build, work, reason))
     job = None
     if works:
-        job = IndexJob(table_key=table_key, base=snapshot.entry(table_key).pin, works=tuple(works))
+        job = IndexJob(table_key=table_key, base=table.pin, works=tuple(works))
     return TableIndexPlan(job=job, outcomes=tuple(outcomes))
 
 

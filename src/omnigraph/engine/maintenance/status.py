@@ -108,6 +108,22 @@ class GraphStatus(Printable):
     tables: tuple[TableStatus, ...]
     advice: tuple[str, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as every result shows it."""
+        return {
+            "branch": self.branch,
+            "graph_commit_id": self.head,
+            "graph_manifest_version": self.manifest_version,
+            "commits": self.commits,
+            "branches": self.branches,
+            "tags": self.tags,
+            "pending": list(self.pending),
+            "stored_bytes": self.stored_bytes,
+            "dead_bytes": self.dead_bytes,
+            "datasets": [table.to_json() for table in self.tables],
+            "advice": list(self.advice),
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield how many commits there are, the state of each table, what is stored, and advice."""
         branches, tags = counted(self.branches, "branch", "branches"), counted(self.tags, "tag")

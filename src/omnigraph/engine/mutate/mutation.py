@@ -24,11 +24,13 @@ from omnigraph.errors import AffectedLimitError, LimitExceeded
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, IdSource, Runtime
+from omnigraph.runtime import Cost, Counters, IdSource, Runtime, current_call, smallest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
+
+_COUNTED = ("inserted", "updated", "deleted", "unchanged")
 
 
 @record
@@ -52,6 +54,21 @@ class MutationResult(Printable):
     unchanged: int = 0
     rows: Result | None = None
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> MutationResult:
+        """Return what a repeated request is told: commit and counts of the first; returned rows are not kept."""
+        return cls(
+            branch=commit.branch,
+            actor=commit.actor,
+            query_name=receipt.get("query", ""),
+            affected_nodes=receipt.get("nodes", 0),
+            affected_edges=receipt.get("edges", 0),
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            cost=Counters().cost(),
+            **{name: receipt.get(name, 0) for name in _COUNTED},
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield what changed, by whom, and the rows that came back."""
@@ -211,6 +228,11 @@ class PreparedMutation:
             warnings=self.warnings,
         )
 
+    def receipt(self, outcome: MutationOutcome) -> dict[str, Any]:
+        """Return what :meth:`MutationResult.repeated` needs beside the commit."""
+        counts = {name: getattr(outcome.affected, name) for name in ("nodes", "edges", *_COUNTED)}
+        return {"query": self.plan.name, **{name: count for name, count in counts.items() if count}}
+
     def _returned(
         self, outcome: MutationOutcome, branch: str, commit: Commit | None, counters: Counters
     ) -> Result | None:
@@ -221,7 +243,7 @@ class PreparedMutation:
         return Result(schema, pa.concat_tables([schema.empty_table(), *outcome.rows]), info, counters)
 
     def _check_affected(self, affected: Affected) -> None:
-        count, most = affected.nodes + affected.edges, self.max_affected
+        count, most = affected.nodes + affected.edges, smallest(self.max_affected, current_call().max_affected)
         if most is not None and count > most:
             details = LimitExceeded(resource="affected entities", limit=most, actual=count)
             raise AffectedLimitError(

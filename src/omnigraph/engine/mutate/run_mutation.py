@@ -94,6 +94,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
     run.decide(txn)
     if on_conflict == "rerun":
         txn.decide = run.decide
+    txn.receipt = lambda: mutation.receipt(run.outcome)
     done = branch_writer.commit(txn)
     branch = str(branch_writer.services.line.name)
     return mutation.result(run.outcome, done, branch=branch, actor=actor, counters=txn.counters)

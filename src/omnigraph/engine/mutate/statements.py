@@ -19,7 +19,7 @@ from omnigraph.engine.mutate.matching import Matched, Matcher, first_positions, 
 from omnigraph.engine.mutate.rows import ConditionTest, StatementRows, columns_of, decoded_values
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, stored_array, whole_row
-from omnigraph.engine.query.kernels import cast_to
+from omnigraph.engine.query.functions.kernels import cast_to
 from omnigraph.engine.query.output.ordering import output_type
 from omnigraph.engine.query.values import compute, passing
 from omnigraph.errors import (

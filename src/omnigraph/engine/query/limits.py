@@ -22,7 +22,7 @@ from omnigraph.errors import (
     QueryRowLimitError,
     QueryTimeoutError,
 )
-from omnigraph.runtime import Clock
+from omnigraph.runtime import Clock, current_call, smallest
 from omnigraph.values.counts import counted
 
 # Arrow counts the bytes of texts in 31 bits.
@@ -33,10 +33,15 @@ class Limits:
     """Watches over one read."""
 
     def __init__(self, options: QueryOptions, clock: Clock) -> None:
-        self._options = options
+        # The request that the read belongs to may allow less than the read asks for.
+        call = current_call()
+        self._cancel = options.cancel
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._memory_bytes = options.most_memory_bytes
+        left_ms = None if call.deadline_s is None else max(0, int((call.deadline_s - self._started_s) * 1000))
+        self._timeout_ms = smallest(options.timeout_ms, left_ms)
+        self._max_rows = smallest(options.max_rows, call.max_rows)
+        self._memory_bytes = smallest(options.most_memory_bytes, call.memory_bytes) or 0
         self._held_bytes = 0
         self._peak_bytes = 0
         # Frames share the columns that a step leaves as they are: each counts once, for as long as some frame has it.
@@ -48,15 +53,14 @@ class Limits:
         Raises:
             QueryCancelledError, QueryTimeoutError, QueryMemoryError: which of them it is.
         """
-        options = self._options
-        if options.cancel is not None and options.cancel.is_set():
+        if self._cancel is not None and self._cancel.is_set():
             details = BadValue(what="query", value="cancelled", expected="running")
             raise QueryCancelledError("the query was cancelled", details=details)
-        if options.timeout_ms is not None:
+        if self._timeout_ms is not None:
             elapsed_ms = int((self._clock.monotonic_s() - self._started_s) * 1000)
-            if elapsed_ms > options.timeout_ms:
-                spent = LimitExceeded(resource="query time in ms", limit=options.timeout_ms, actual=elapsed_ms)
-                message = f"the query took {elapsed_ms} ms, longer than the limit of {options.timeout_ms} ms"
+            if elapsed_ms > self._timeout_ms:
+                spent = LimitExceeded(resource="query time in ms", limit=self._timeout_ms, actual=elapsed_ms)
+                message = f"the query took {elapsed_ms} ms, longer than the limit of {self._timeout_ms} ms"
                 raise QueryTimeoutError(message, details=spent)
         needed = self._held_bytes + extra_bytes
         if needed > self._memory_bytes:
@@ -78,9 +82,9 @@ class Limits:
     @property
     def remaining_ms(self) -> int | None:
         """How long the read may still take; None for as long as it likes."""
-        if self._options.timeout_ms is None:
+        if self._timeout_ms is None:
             return None
-        return max(1, self._options.timeout_ms - int((self._clock.monotonic_s() - self._started_s) * 1000))
+        return max(1, self._timeout_ms - int((self._clock.monotonic_s() - self._started_s) * 1000))
 
     def hold(self, size_bytes: int) -> None:
         """Count memory that stays taken until it is let go; a negative size lets go."""
@@ -128,7 +132,7 @@ class Limits:
         Raises:
             QueryRowLimitError: they are.
         """
-        limit = self._options.max_rows
+        limit = self._max_rows
         if limit is not None and row_count > limit:
             details = LimitExceeded(resource="rows", limit=limit, actual=row_count)
             raise QueryRowLimitError(f"the query has more than {counted(limit, 'row')}", details=details)

@@ -12,7 +12,7 @@ from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
-from omnigraph.engine.query.kernels import cast_to, value_arrow_type
+from omnigraph.engine.query.functions.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.ranked_stage import RankedStage

@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.frame import Mask, Positions
-from omnigraph.engine.query.functions import KERNELS, grown_bytes, member_of
-from omnigraph.engine.query.kernels import EVERY_ROW, cast_to, value_arrow_type
+from omnigraph.engine.query.functions.comparisons import member_of
+from omnigraph.engine.query.functions.kernels import EVERY_ROW, cast_to, value_arrow_type
+from omnigraph.engine.query.functions.table import KERNELS
+from omnigraph.engine.query.functions.texts import grown_bytes
 from omnigraph.engine.query.predicates import SupportsRows, evaluate
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import (

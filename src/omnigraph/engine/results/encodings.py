@@ -245,16 +245,19 @@ class Content:
     row_count: int
 
 
-def write_json(content: Content, sink: TextSink, *, is_javascript: bool) -> None:
-    """Write one indented document."""
+def write_json(content: Content, sink: TextSink, *, is_javascript: bool, is_compact: bool = False) -> None:
+    """Write one document, indented or on one line."""
     info = content.info
     head = {"query_name": info.query_name, "target": info.target, "row_count": content.row_count}
     if content.columns:
         head["columns"] = list(content.columns)
     # The document is written around its rows, so that it never stands in memory as a whole.
+    if is_compact:
+        _write_compact(content, head, sink, is_javascript=is_javascript)
+        return
     sink.write(json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}") + ',\n  "rows": [')
     separator = "\n"
-    for row in _objects(content, is_javascript=is_javascript, margin="    "):
+    for row in json_rows(content, is_javascript=is_javascript, margin="    "):
         sink.write(f"{separator}    {row}")
         separator = ",\n"
     sink.write("\n  ]" if content.row_count else "]")
@@ -264,6 +267,21 @@ def write_json(content: Content, sink: TextSink, *, is_javascript: bool) -> None
         listed = ",\n    ".join(map(quote_json, info.warnings))
         sink.write(f',\n  "warnings": [\n    {listed}\n  ]')
     sink.write("\n}\n")
+
+
+def _write_compact(content: Content, head: dict[str, Any], sink: TextSink, *, is_javascript: bool) -> None:
+    info = content.info
+    sink.write(json.dumps(head, ensure_ascii=False, separators=(",", ":")).removesuffix("}") + ',"rows":[')
+    separator = ""
+    for row in json_rows(content, is_javascript=is_javascript, margin=None):
+        sink.write(separator + row)
+        separator = ","
+    sink.write("]")
+    if info.commit_id is not None:
+        sink.write(f',"graph_commit_id":{quote_json(info.commit_id)}')
+    if info.warnings:
+        sink.write(f',"warnings":[{",".join(map(quote_json, info.warnings))}]')
+    sink.write("}")
 
 
 def write_jsonl(content: Content, sink: TextSink, *, is_javascript: bool) -> None:
@@ -276,7 +294,7 @@ def write_jsonl(content: Content, sink: TextSink, *, is_javascript: bool) -> Non
         "row_count": content.row_count,
     }
     sink.write(json.dumps(head, ensure_ascii=False, separators=(",", ":")) + "\n")
-    for row in _objects(content, is_javascript=is_javascript, margin=None):
+    for row in json_rows(content, is_javascript=is_javascript, margin=None):
         sink.write(f"{row}\n")
 
 
@@ -307,7 +325,7 @@ def iter_cells(content: Content) -> Iterator[Sequence[str]]:
             yield from (() for _ in range(batch.num_rows))
 
 
-def _objects(content: Content, *, is_javascript: bool, margin: str | None) -> Iterator[str]:
+def json_rows(content: Content, *, is_javascript: bool, margin: str | None) -> Iterator[str]:
     """Yield each row as a JSON object; of columns that share a name the last one counts."""
     places = {name: place for place, name in enumerate(content.columns)}
     inner = None if margin is None else f"{margin}  "

@@ -293,15 +293,22 @@ class Result:
         """Return a table, as :meth:`write_table` writes it."""
         return _text(lambda sink: self.write_table(sink, max_column_width=max_column_width, layout=layout))
 
-    def write_json(self, sink: TextSink, *, javascript: bool = False) -> None:
+    def write_json(self, sink: TextSink, *, javascript: bool = False, compact: bool = False) -> None:
         """Write one JSON document: query, target, row count, columns, rows, commit.
 
         Args:
             sink: an open text file, or anything else with ``write``.
             javascript: write integers beyond ±9007199254740991 as text, since a JavaScript number cannot hold them.
+            compact: write it on one line, without spaces.
         """
         check_flag("javascript", javascript)
-        encodings.write_json(self._content(), sink, is_javascript=javascript)
+        check_flag("compact", compact)
+        encodings.write_json(self._content(), sink, is_javascript=javascript, is_compact=compact)
+
+    def stream_json_rows(self) -> Iterator[str]:
+        """Yield each row as a JSON object on one line, without keeping rows; see :meth:`stream`."""
+        content = Content(info=self._info, columns=self.columns, batches=self.stream(), row_count=0)
+        return encodings.json_rows(content, is_javascript=False, margin=None)
 
     def write_jsonl(self, sink: TextSink, *, javascript: bool = False) -> None:
         """Write a line of metadata, then one JSON object per row; takes what :meth:`write_json` takes."""

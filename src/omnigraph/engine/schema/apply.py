@@ -8,7 +8,7 @@ any other way into the graph.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.pg import parse_schema
 from omnigraph.records import record
-from omnigraph.runtime import Cost
+from omnigraph.runtime import Cost, Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
@@ -241,6 +241,21 @@ class SchemaApplyResult(Printable):
     warnings: tuple[str, ...]
     cost: Cost
 
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> SchemaApplyResult:
+        """Return what a repeated request is told: the commit of the first, and how many steps it took."""
+        steps = counted(receipt.get("steps", 0), "change")
+        return cls(
+            supported=True,
+            applied=True,
+            steps=(),
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            diagnostics=(),
+            warnings=(f"the schema was applied by an earlier request with the same key ({steps})",),
+            cost=Counters().cost(),
+        )
+
     def lines(self) -> Iterator[str]:
         """Yield whether the schema is in force, and the steps that led there."""
         yield f"schema {'applied' if self.applied else 'not applied'}: {counted(len(self.steps), 'change')}"
@@ -306,6 +321,7 @@ def apply_schema(
     _refuse_unsupported(plan)
     if not plan.is_empty:
         _fill(txn, accepted, plan, source.decode())
+    txn.receipt = lambda: {"steps": len(plan.steps)}
     done = branch_writer.commit(txn)
     doomed = _superseded(branch_writer, txn.snapshot, accepted, plan.catalog) if allow_data_loss and done.commit else []
     return SchemaApplyResult(

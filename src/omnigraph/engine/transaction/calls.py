@@ -75,6 +75,9 @@ class Call(Protocol[_Outcome]):
     def run(self, within: MutationSurroundings) -> _Outcome:
         """Run it on what is staged."""
 
+    def receipt(self, outcome: _Outcome) -> dict[str, Any]:
+        """Return what a repeated request is told of it."""
+
     def result(
         self, outcome: _Outcome, done: CommitResult, *, branch: str, actor: str | None, counters: Counters
     ) -> MutationResult | LoadResult:
@@ -98,6 +101,10 @@ class MutationCall:
     def run(self, within: MutationSurroundings) -> MutationOutcome:
         """Run it on what is staged."""
         return self.mutation.run(within)
+
+    def receipt(self, outcome: MutationOutcome) -> dict[str, Any]:
+        """Return what a repeated request is told of it."""
+        return self.mutation.receipt(outcome)
 
     def result(
         self, outcome: MutationOutcome, done: CommitResult, *, branch: str, actor: str | None, counters: Counters
@@ -133,6 +140,11 @@ class LoadCall:
         for part in change.graph.types.values():
             if part.rows is not None:
                 _put(staging, part, part.rows, change.mode)
+
+    def receipt(self, outcome: None) -> dict[str, Any]:
+        """Return what a repeated request is told of it."""
+        del outcome
+        return self.rows.receipt()
 
     def result(
         self, outcome: None, done: CommitResult, *, branch: str, actor: str | None, counters: Counters

@@ -11,7 +11,7 @@ its own program again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -39,7 +39,7 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost, counting
+from omnigraph.runtime import Cost, Counters, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.phases import has_moved
 from omnigraph.txn.publish.plan import WriteKind
@@ -87,6 +87,21 @@ class TransactionResult(Printable):
     manifest_version: int
     cost: Cost
     calls: tuple[MutationResult | LoadResult, ...]
+
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> TransactionResult:
+        """Return what a repeated request is told: commit and counts of the first."""
+        return cls(
+            branch=commit.branch,
+            actor=commit.actor,
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            cost=Counters().cost(),
+            calls=tuple(
+                (LoadResult if "mode" in call else MutationResult).repeated(commit, call)
+                for call in receipt.get("calls", ())
+            ),
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield what was published, and what each write did."""
@@ -153,6 +168,11 @@ class GraphTransaction:
     def now_ms(self) -> int:
         """What ``now()`` is in every call: when the transaction began."""
         return self._now_ms
+
+    @property
+    def actor(self) -> str | None:
+        """Who began it."""
+        return self._options.actor
 
     @property
     def branch(self) -> str:
@@ -337,6 +357,11 @@ class GraphTransaction:
             # The state may be old by now. Its claim can still be free, and what is published upon it would have to
             # be undone: one probe is cheaper.
             self._writer.snapshot()
+        # The request that commits is not the one that began.
+        txn.take_call()
+        txn.receipt = lambda: {
+            "calls": [call.receipt(one) for call, one in zip(self._calls, self._outcomes, strict=True)]
+        }
         return self._writer.commit(txn)
 
     def _add_change(self, txn: WriteTxn) -> None:

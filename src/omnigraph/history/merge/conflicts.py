@@ -22,9 +22,9 @@ from omnigraph.errors import (
     details_to_json,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost
+from omnigraph.runtime import Cost, Counters
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import BranchName, CommitId
+from omnigraph.values import BranchName, CommitId, Ulid
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
@@ -227,6 +227,20 @@ class MergeResult(Printable):
     cost: Cost
     schema_steps: tuple[Step, ...] = ()
 
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> MergeResult:
+        """Return what a repeated request is told: commit and counts of the first; steps of the schema are not kept."""
+        return cls(
+            source=BranchName(receipt["source"]),
+            target=commit.branch,
+            outcome=MergeOutcome(receipt["outcome"]),
+            base=CommitId(Ulid.parse(receipt["base"])),
+            tables=_tables(receipt),
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            cost=Counters().cost(),
+        )
+
     def lines(self) -> Iterator[str]:
         """Yield how the branches stood to each other, and what happened to the schema and by type."""
         yield f"merged {self.source} into {self.target}: {self.outcome.value}"
@@ -247,6 +261,20 @@ class MergeResult(Printable):
         }
 
 
+def table_receipts(tables: Iterable[TableCounts]) -> list[list[Any]]:
+    """Return counts by type as a receipt holds them."""
+    return [[one.type_key, one.inserted, one.updated, one.deleted, one.resolved] for one in tables]
+
+
+def _tables(receipt: Mapping[str, Any]) -> tuple[TableCounts, ...]:
+    return tuple(
+        TableCounts(
+            type_key=type_key, inserted=inserted, updated=updated, deleted=deleted, resolved=resolved, conflicts=0
+        )
+        for type_key, inserted, updated, deleted, resolved in receipt["tables"]
+    )
+
+
 @record
 class RevertResult(Printable):
     """What a revert did. ``commit`` is None when nothing of the reverted commit was left to undo."""
@@ -257,6 +285,18 @@ class RevertResult(Printable):
     commit: Commit | None
     manifest_version: int
     cost: Cost
+
+    @classmethod
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> RevertResult:
+        """Return what a repeated request is told: commit and counts of the first."""
+        return cls(
+            branch=commit.branch,
+            reverted=CommitId(Ulid.parse(receipt["reverted"])),
+            tables=_tables(receipt),
+            commit=commit,
+            manifest_version=commit.manifest_version,
+            cost=Counters().cost(),
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield which commit was undone by which."""

@@ -31,6 +31,7 @@ from omnigraph.history.merge.conflicts import (
     RevertResult,
     conflicts_error,
     schema_conflict,
+    table_receipts,
 )
 from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.merged_state import MergeCandidate
@@ -186,8 +187,10 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
     names = _names(source, target)
     ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
+        branch_writer, newest = graph.store.current(names[1])
+        # Before the source is looked for: it may have been deleted after the merge.
+        branch_writer.refuse_repeated(newest, actor)
         captured = graph.store.snapshot(names[0])
-        branch_writer, _ = graph.store.current(names[1])
     txn = branch_writer.begin(
         WriteKind.BRANCH_MERGE,
         actor=actor,
@@ -284,6 +287,12 @@ class _Merging:
             self._expect_source()
             raise
         txn.merged_parent = self.captured.state.head.commit
+        txn.receipt = lambda: {
+            "source": self.captured.state.head.branch,
+            "outcome": relation.outcome.value,
+            "base": relation.base.id,
+            "tables": table_receipts(plan.tables),
+        }
 
         def after_rules(newest: GraphSnapshot) -> None:
             if self.gate is not None:
@@ -472,6 +481,7 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         plan = _plan_revert(graph, sides, ways, planner)
+    txn.receipt = lambda: {"reverted": wanted, "tables": table_receipts(plan.tables)}
     done = publish(branch_writer, txn, sides, plan, what="revert", max_conflicts=max_conflicts)
     return RevertResult(
         branch=name,

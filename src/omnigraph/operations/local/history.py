@@ -12,10 +12,10 @@ from omnigraph.history.feed.apply import AppliedFeed, apply_batches
 from omnigraph.history.feed.baseline import capture_baseline
 from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader
-from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.history.merge import MergeResult, RevertResult, merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
 from omnigraph.history.merge.planning import plan_merge
-from omnigraph.operations.local.writes import commit_id, for_newest_schema
+from omnigraph.operations.local.writes import commit_id, for_newest_schema, unless_repeated
 from omnigraph.txn.publish.plan import OPERATIONS
 from omnigraph.txn.refs import LogFilter
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
-    from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
+    from omnigraph.history.merge import MergePreview
     from omnigraph.history.merge.merge import Planner
     from omnigraph.operations.history import (
         AppliedFeedsRequest,
@@ -323,18 +323,22 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         PreconditionFailedError: the target is not at ``expected_head``.
         FileAccessError: temporary files for a large difference have no room.
     """
-    return merge_branch(
-        graph,
-        request.source,
-        request.target,
-        resolve=request.resolve,
-        decisions=request.decisions,
-        max_conflicts=request.max_conflicts,
-        actor=request.actor,
-        message=request.message,
-        expected_head=request.expected_head,
-        planner=_planner(attached),
-    )
+
+    def run() -> MergeResult:
+        return merge_branch(
+            graph,
+            request.source,
+            request.target,
+            resolve=request.resolve,
+            decisions=request.decisions,
+            max_conflicts=request.max_conflicts,
+            actor=request.actor,
+            message=request.message,
+            expected_head=request.expected_head,
+            planner=_planner(attached),
+        )
+
+    return unless_repeated(graph, request.target, run, MergeResult.repeated)
 
 
 def preview_merge(graph: OpenGraph, request: PreviewMergeRequest, attached: Attachments) -> MergePreview:
@@ -364,18 +368,22 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
         HistoryGoneError: the state before the commit was reclaimed.
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
-    return revert_commit(
-        graph,
-        request.commit,
-        request.branch,
-        resolve=request.resolve,
-        decisions=request.decisions,
-        max_conflicts=request.max_conflicts,
-        actor=request.actor,
-        message=request.message,
-        expected_head=request.expected_head,
-        planner=_planner(attached),
-    )
+
+    def run() -> RevertResult:
+        return revert_commit(
+            graph,
+            request.commit,
+            request.branch,
+            resolve=request.resolve,
+            decisions=request.decisions,
+            max_conflicts=request.max_conflicts,
+            actor=request.actor,
+            message=request.message,
+            expected_head=request.expected_head,
+            planner=_planner(attached),
+        )
+
+    return unless_repeated(graph, request.branch, run, RevertResult.repeated)
 
 
 def _planner(attached: Attachments) -> Planner:

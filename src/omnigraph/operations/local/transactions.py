@@ -13,7 +13,7 @@ from omnigraph.errors import BadValue, TransactionEndedError, UsageError
 from omnigraph.ir import ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.operations.local.reads import read_call
-from omnigraph.operations.local.writes import commit_id
+from omnigraph.operations.local.writes import commit_id, unless_repeated
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.transactions import BegunTransaction
 from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateRequest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         BeginTransactionRequest,
         CallInTransactionRequest,
         CommitTransactionRequest,
+        DescribeTransactionRequest,
         RollbackTransactionRequest,
     )
 
@@ -56,7 +57,19 @@ def begin_transaction(graph: OpenGraph, request: BeginTransactionRequest, attach
     begun = GraphTransaction(graph, branch_writer, options)
     name = str(graph.runtime.ids.ulid())
     graph.transactions[name] = begun
-    return BegunTransaction(transaction=name, branch=begun.branch, commit_id=str(begun.snapshot.state.head.commit))
+    return _described(name, begun)
+
+
+def describe_transaction(
+    graph: OpenGraph, request: DescribeTransactionRequest, attached: Attachments
+) -> BegunTransaction:
+    """Return what a transaction was begun with.
+
+    Raises:
+        TransactionEndedError: it has ended.
+    """
+    del attached
+    return _described(request.transaction, _find(graph, request.transaction))
 
 
 def call_in_transaction(graph: OpenGraph, request: CallInTransactionRequest, attached: Attachments) -> Any:
@@ -93,7 +106,9 @@ def commit_transaction(graph: OpenGraph, request: CommitTransactionRequest, atta
     check_whole("seen", request.seen)
     transaction = _find(graph, request.transaction)
     try:
-        return transaction.commit(request.seen)
+        return unless_repeated(
+            graph, transaction.branch, lambda: transaction.commit(request.seen), TransactionResult.repeated
+        )
     finally:
         graph.transactions.pop(request.transaction, None)
 
@@ -107,6 +122,11 @@ def rollback_transaction(graph: OpenGraph, request: RollbackTransactionRequest, 
     del attached
     _find(graph, request.transaction).rollback()
     graph.transactions.pop(request.transaction, None)
+
+
+def _described(name: str, begun: GraphTransaction) -> BegunTransaction:
+    commit = str(begun.snapshot.state.head.commit)
+    return BegunTransaction(transaction=name, branch=begun.branch, commit_id=commit, actor=begun.actor)
 
 
 def _find(graph: OpenGraph, name: str) -> GraphTransaction:

@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from omnigraph.engine.load import LoadResult
 from omnigraph.engine.load import load as load_sources
 from omnigraph.engine.load.sources import can_read_again
-from omnigraph.engine.mutate import run_mutation
+from omnigraph.engine.mutate import MutationResult, run_mutation
+from omnigraph.engine.schema import SchemaApplyResult
 from omnigraph.engine.schema import apply_schema as apply_schema_text
-from omnigraph.errors import SchemaMovedError
+from omnigraph.errors import RepeatedRequest, RequestRepeatedError, SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag, check_whole
 
 if TYPE_CHECKING:
-    from omnigraph.engine.load import LoadResult
-    from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.open_graph import OpenGraph
-    from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.operations.request import Attachments
     from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
+    from omnigraph.txn.manifest.rows import Commit
 
 _Done = TypeVar("_Done")
 
@@ -75,6 +75,7 @@ def _mutate(
 
     def run() -> MutationResult:
         branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
+        branch_writer.refuse_repeated(newest, request.actor)
         schema = newest.state.schema
         catalog = graph.catalogs.get(schema)
         query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
@@ -97,7 +98,32 @@ def _mutate(
         warnings = parameter_warnings(query.checked, given)
         return replace(done, warnings=warnings) if warnings else done
 
-    return for_newest_schema(run, lambda: request.on_conflict == "rerun")
+    def write() -> MutationResult:
+        return for_newest_schema(run, lambda: request.on_conflict == "rerun")
+
+    return unless_repeated(graph, request.branch, write, MutationResult.repeated)
+
+
+def unless_repeated(
+    graph: OpenGraph,
+    branch: str,
+    run: Callable[[], _Done],
+    repeated: Callable[[Commit, Mapping[str, Any]], _Done],
+) -> _Done:
+    """Run a write; if the request that asks for it was published before, return what ``repeated`` makes of that.
+
+    Raises:
+        IdempotencyKeyError: its key was used before, for another write.
+        OmnigraphError: whatever the write raises.
+    """
+    try:
+        return run()
+    except RequestRepeatedError as error:
+        if not isinstance(error.details, RepeatedRequest):
+            raise
+        wanted = CommitId(Ulid.parse(error.details.commit_id))
+        first = graph.store.refs.show(wanted, BranchName.parse(branch))
+        return repeated(first, {} if first.request is None else first.request.receipt)
 
 
 def for_newest_schema(run: Callable[[], _Done], can_repeat: Callable[[], bool]) -> _Done:
@@ -122,6 +148,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
 
     def run() -> LoadResult:
         branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
+        branch_writer.refuse_repeated(newest, request.actor)
         schema = newest.state.schema
         return load_sources(
             branch_writer,
@@ -142,7 +169,10 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
             embedder=graph.embedder,
         )
 
-    return for_newest_schema(run, lambda: request.on_conflict == "rerun" and can_read_again(request.sources))
+    def can_repeat() -> bool:
+        return request.on_conflict == "rerun" and can_read_again(request.sources)
+
+    return unless_repeated(graph, request.branch, lambda: for_newest_schema(run, can_repeat), LoadResult.repeated)
 
 
 def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attachments) -> SchemaApplyResult:
@@ -156,17 +186,21 @@ def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attach
     """
     del attached
     check_flag("allow_data_loss", request.allow_data_loss)
-    return apply_schema_text(
-        graph.store,
-        BranchName.parse(request.branch),
-        request.text,
-        catalog_of=graph.catalogs.get,
-        allow_data_loss=request.allow_data_loss,
-        actor=request.actor,
-        message=request.message,
-        expected_head=commit_id(request.expected_head),
-        source_name=request.source_name,
-    )
+
+    def run() -> SchemaApplyResult:
+        return apply_schema_text(
+            graph.store,
+            BranchName.parse(request.branch),
+            request.text,
+            catalog_of=graph.catalogs.get,
+            allow_data_loss=request.allow_data_loss,
+            actor=request.actor,
+            message=request.message,
+            expected_head=commit_id(request.expected_head),
+            source_name=request.source_name,
+        )
+
+    return unless_repeated(graph, request.branch, run, SchemaApplyResult.repeated)
 
 
 def commit_id(text: str | None) -> CommitId | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.query.kernels import value_arrow_type
+from omnigraph.engine.query.functions.kernels import value_arrow_type
 from omnigraph.engine.query.steps import AntiJoinStep, Block, BlockStep, OptionalStep, Step
 from omnigraph.ir.model import Narrow, UnionScan, Unwind, Widen
 from omnigraph.ir.types import item_type

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from omnigraph.catalog.model import PropertyType
-from omnigraph.engine.query.kernels import value_arrow_type
+from omnigraph.engine.query.functions.kernels import value_arrow_type
 from omnigraph.engine.query.output.relational import Measure
 from omnigraph.engine.query.planner.plan import output_values
 from omnigraph.engine.query.run import result_schema

@@ -8,7 +8,8 @@ that hold a fair share of its rows, or when too many of its own rows are deleted
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import Any
 
 from lance import LanceOperation
@@ -19,8 +20,8 @@ from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.store.handles import metered
-from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_on
-from omnigraph.store.tables.pins import ROW_VERSIONS, TablePin, fragment_to_json
+from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
+from omnigraph.store.tables.pins import ROW_VERSIONS, fragment_to_json
 from omnigraph.store.tables.row_versions import flattened
 from omnigraph.store.tables.table import Table
 from omnigraph.store.translate import translating
@@ -44,41 +45,54 @@ def stage_compaction(
     return _stage(table, results, Origin(operation_id=operation_id, runtime=runtime)) if results else None
 
 
-def stage_compacted(
-    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, runtime: Runtime
-) -> StagedCommit | None:
-    """Stage what other processes have compacted, for one commit; None when that is nothing.
+@record
+class CompactedFragments:
+    """What tasks of :func:`plan_compaction` have written: their results as JSON texts, and the ids that it shall get.
 
-    The table may have moved since ``base``, on which they worked, as long as the fragments that they compacted are
-    still as they were.
-
-    Raises:
-        TableMovedError: one of those fragments has changed or left.
+    Ids are chosen before the commit, because indexes that are built on the compacted fragments mention them.
     """
-    table.datasets.handles.check_process()
+
+    results: tuple[str, ...] = field(repr=False)
+    fragment_ids: tuple[int, ...]
+
+
+def number_compacted(table: Table, results: Sequence[str]) -> CompactedFragments:
+    """Choose the ids of fragments that were compacted on ``table``."""
     with translating("read a compaction", table.pin.location):
-        rewritten = [_result(result) for result in results]
-    present = {fragment.metadata.id: _content(fragment.metadata) for fragment in table.fragments}
-    for original in [fragment for result in rewritten for fragment in _originals(result)]:
-        if present.get(original.id) != _content(original):
-            raise moved_since(base, table, f"compacted fragment {original.id} has changed")
-    covered = [segment.fragment_ids for index in table.indexes() for segment in index.segments]
-    for result in rewritten:
-        ids = {original.id for original in _originals(result)}
-        # Lance merges no fragments of which an index covers only some, and the index may be younger than the plan.
-        if any(ids & segment and not ids <= segment for segment in covered):
-            raise moved_since(base, table, f"an index covers only part of the compacted fragments {sorted(ids)}")
-    return _stage(table, rewritten, Origin(operation_id=operation_id, runtime=runtime)) if rewritten else None
+        groups = _groups(_result(result) for result in results)
+    _number(table, groups)
+    written = tuple(fragment.id for group in groups for fragment in group.new_fragments)
+    return CompactedFragments(results=tuple(results), fragment_ids=written)
 
 
-def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin) -> StagedCommit:
+def rewrite_of(location: str, compacted: CompactedFragments) -> LanceOperation.Rewrite:
+    """Return the operation that puts compacted fragments in the place of those that they were made of."""
+    with translating("read a compaction", location):
+        groups = _groups(_result(result) for result in compacted.results)
+    fragment_ids = iter(compacted.fragment_ids)
+    for group in groups:
+        for fragment in group.new_fragments:
+            fragment.id = next(fragment_ids)
+    return LanceOperation.Rewrite(groups, [])
+
+
+def is_same_fragment(one: FragmentMetadata, other: FragmentMetadata) -> bool:
+    """Whether two descriptions are of one fragment with the same rows, whatever is known of their versions."""
+    return _content(one) == _content(other)
+
+
+def _groups(results: Iterable[RewriteResult]) -> list[LanceOperation.RewriteGroup]:
     # Lance builds these lists anew on each access, so numbers given to a fragment would be lost on the second.
-    groups = [
+    return [
         LanceOperation.RewriteGroup(_originals(result), [flattened(item) or item for item in result.new_fragments])
         for result in results
     ]
-    written = [fragment for group in groups for fragment in group.new_fragments]
+
+
+def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin) -> StagedCommit:
+    groups = _groups(results)
     _number(table, groups)
+    written = [fragment for group in groups for fragment in group.new_fragments]
     return staged_on(
         table,
         LanceOperation.Rewrite(groups, []),
@@ -124,10 +138,8 @@ def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None
 
 def _id_between(old: set[int], others: set[int], mentioned: frozenset[int]) -> int | None:
     """Return a free id between the fragments around those that go; None if there is none."""
-    after = min((number for number in others if number > max(old)), default=None)
+    after = min((number for number in others if number > max(old)), default=max(old) + 1)
     before = max((number for number in others if number < max(old)), default=-1)
-    if after is None:
-        return None
     return next((number for number in range(after - 1, before, -1) if number not in mentioned), None)
 
 
@@ -182,6 +194,12 @@ def plan_compaction(table: Table, policy: CompactionPolicy | None = None) -> tup
         for task in proposed
         for start, stop in worthwhile_runs([_size(item) for item in task["task"]["fragments"]], policy)
     )
+
+
+def is_worth_compacting(table: Table, policy: CompactionPolicy) -> bool:
+    """Whether some fragments of a table are worth being merged, if no index keeps them apart."""
+    sizes = [_size(fragment.metadata.to_json()) for fragment in table.fragments]
+    return bool(worthwhile_runs([size for size in sizes if size.rows < policy.target_rows or size.deleted], policy))
 
 
 def worthwhile_runs(sizes: Sequence[FragmentSize], policy: CompactionPolicy) -> list[tuple[int, int]]:

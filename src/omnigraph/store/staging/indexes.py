@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, assert_never
 
 from lance import LanceOperation
@@ -14,8 +15,8 @@ from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.store.handles import apart, metered
-from omnigraph.store.staging.codec import index_from_json
-from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
+from omnigraph.store.staging.codec import index_from_json, index_to_json
+from omnigraph.store.staging.commit import Origin, StagedCommit, staged_on
 from omnigraph.store.tables.pinned import KEY, TableIndex
 from omnigraph.store.tables.table import Table
 from omnigraph.store.translate import translating
@@ -94,34 +95,42 @@ def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: s
     return StagedIndexes(commit=commit, built=tuple(built), skipped=tuple(skipped))
 
 
-def stage_built_indexes(
-    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, runtime: Runtime
-) -> StagedCommit | None:
-    """Stage segments that other processes have built, for one commit; None when there are none.
+@record
+class IndexSegments:
+    """Segments that were built, and those whose place they take, as JSON texts."""
 
-    The table may have moved since ``base``, on which they worked, as long as what they read is still part of it.
+    added: tuple[str, ...]
+    removed: tuple[str, ...] = ()
 
-    Raises:
-        TableMovedError: a fragment that a segment covers has left, or has got another segment meanwhile.
+    def operation(self, location: str) -> LanceOperation.CreateIndex:
+        """Return the operation that adds and removes them."""
+        with translating("read an index segment", location):
+            added = [index_from_json(json.loads(segment)) for segment in self.added]
+            removed = [index_from_json(json.loads(segment)) for segment in self.removed]
+        return LanceOperation.CreateIndex(added, removed)
+
+
+def segments_of(table: Table, indexes: Sequence[BuiltIndex], *, built_on: int) -> IndexSegments:
+    """Return what indexes that were built on ``table`` add to it and remove from it.
+
+    Args:
+        table: the version that they were built on, be it a detached one.
+        indexes: what was built.
+        built_on: the version of the line whose rows they know.
     """
-    table.datasets.handles.check_process()
-    began_with = {item.metadata.id: item.files for item in base.fragments}
-    present = {item.metadata.id: item.files for item in table.fragments}
-    segments: list[Index] = []
-    replaced: list[Index] = []
+    added, removed = [], []
     for index in indexes:
         with translating("read an index segment", table.pin.location):
             mine = [index_from_json(json.loads(segment)) for segment in index.segments]
-        stored = _stored_segments(table, index.build)
-        covered = {number for segment in mine for number in segment.fragment_ids}
-        if any(number not in present or present[number] != began_with.get(number) for number in covered):
-            raise moved_since(base.pin, table, f"a fragment covered by index '{index.build.name}' is gone")
+        added += [json.dumps(index_to_json(replace(segment, dataset_version=built_on))) for segment in mine]
         if index.rebuilds:
-            replaced += stored
-        elif any(not covered.isdisjoint(segment.fragment_ids) for segment in stored):
-            raise moved_since(base.pin, table, f"index '{index.build.name}' covers a fragment twice")
-        segments += mine
-    return _stage(table, segments, replaced, Origin(operation_id=operation_id, runtime=runtime)) if segments else None
+            removed += [json.dumps(index_to_json(segment)) for segment in _stored_segments(table, index.build)]
+    return IndexSegments(added=tuple(added), removed=tuple(removed))
+
+
+def index_files(operation: LanceOperation.CreateIndex) -> tuple[str, ...]:
+    """Return the files of the segments that an operation adds, relative to their dataset."""
+    return tuple(f"_indices/{item.uuid}/{file.path}" for item in operation.new_indices for file in item.files or ())
 
 
 def plan_index(table: Table, build: IndexBuild) -> IndexPlan | SkippedIndex:
@@ -185,13 +194,9 @@ def has_vectors(table: Table, column: str, fragment_ids: Sequence[int]) -> bool:
 
 
 def _stage(table: Table, segments: Sequence[Index], replaced: Sequence[Index], origin: Origin) -> StagedCommit:
+    operation = LanceOperation.CreateIndex(list(segments), list(replaced))
     return staged_on(
-        table,
-        LanceOperation.CreateIndex(list(segments), list(replaced)),
-        kind="index",
-        origin=origin,
-        row_count=table.row_count,
-        files=tuple(f"_indices/{item.uuid}/{file.path}" for item in segments for file in item.files or ()),
+        table, operation, kind="index", origin=origin, row_count=table.row_count, files=index_files(operation)
     )
 
 

@@ -32,7 +32,14 @@ class TablePin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """
         return TablePin(location=self.location, branch=self.branch, version=version)
 
+    @property
+    def is_detached(self) -> bool:
+        """Whether the version stands beside the line of its branch: it is never the newest, and none follows it."""
+        return self.version >= FIRST_DETACHED
 
+
+# Lance gives detached versions random numbers from here on.
+FIRST_DETACHED = 1 << 63
 _PACKED = "base64"
 # Which versions created and last changed the rows of a fragment.
 ROW_VERSIONS = ("created_at_version_meta", "last_updated_at_version_meta")

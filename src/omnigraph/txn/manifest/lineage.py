@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow.compute as pc
+
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.datasets import DatasetStore
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 _PIECE_ROWS = 256
 _PIECES = 64
 _LINEAGE = 2
+# What the stored form of a commit with a key contains; a message may contain it too.
+_KEYED = '"key":'
 
 
 class CommitCache:
@@ -75,6 +80,29 @@ class CommitLine:
         for position in range((len(self) if before is None else before) - 1, -1, -1):
             yield position, self.at(position)
 
+    def keyed_after(self, position: int, moment_ms: int) -> Iterator[tuple[int, Commit]]:
+        """Yield the commits from ``position`` on whose requests had a key, newest first, with their positions.
+
+        Ends with the first commit that was published before a moment. A fragment is read at once, of its commits only
+        those are decoded that may have a key.
+        """
+        for number in range(len(self._recent) - 1, -1, -1):
+            at, commit = self._starts[-1] + number, self._recent[number]
+            if at < position or commit.published_at_ms < moment_ms:
+                return
+            if commit.request is not None and commit.request.key is not None:
+                yield at, commit
+        for fragment in range(len(self._starts) - 2, -1, -1):
+            start = self._starts[fragment]
+            if self._starts[fragment + 1] <= position:
+                return
+            found, oldest_ms = self._keyed_in(fragment)
+            for inside, commit in found:
+                if start + inside >= position and commit.published_at_ms >= moment_ms:
+                    yield start + inside, commit
+            if oldest_ms < moment_ms:
+                return
+
     def position_of(self, commit_id: CommitId) -> int | None:
         """Return where a commit stands, or None when this history has no such commit."""
         for number, commit in enumerate(self._recent):
@@ -115,6 +143,21 @@ class CommitLine:
         with self._loaded.life.reading():
             rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"])
         return [str(value) for value in rows["object_id"].to_pylist()]
+
+    def _keyed_in(self, fragment: int) -> tuple[list[tuple[int, Commit]], int]:
+        """Return the commits of a fragment that have a key, newest first, and when its first was published."""
+        ref = self._loaded.lineage[fragment]
+        known = self._cache.get(ref.files, 0)
+        if known is not None and len(known) == ref.row_count:
+            found = list(enumerate(known))
+        else:
+            with self._loaded.life.reading():
+                rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["metadata"])
+            places = np.flatnonzero(pc.match_substring(rows["metadata"], _KEYED).to_numpy())
+            places = np.union1d(places, [0])
+            found = list(zip(places.tolist(), decode_commits(rows.take(places)), strict=True))
+        keyed = [(at, one) for at, one in reversed(found) if one.request is not None and one.request.key is not None]
+        return keyed, found[0][1].published_at_ms
 
     def _piece(self, fragment: int, start: int) -> tuple[Commit, ...]:
         ref = self._loaded.lineage[fragment]

@@ -83,6 +83,19 @@ class FeedMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.sequence, self.part
 
 
+class RequestMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The request that asked for a commit.
+
+    ``id`` is what logs and answers call it. ``key`` stands for the key that its caller gave it, ``payload`` for what
+    was asked for under that key, and ``receipt`` is what a repeated request is told beside the commit.
+    """
+
+    id: str | None = None
+    key: str | None = None
+    payload: str = ""
+    receipt: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
@@ -90,7 +103,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
-    changes of another graph, and how far, ``proposal`` that it merged the proposal of that number.
+    changes of another graph, and how far, ``proposal`` that it merged the proposal of that number, ``request`` which
+    request asked for it.
     """
 
     id: CommitId
@@ -107,6 +121,12 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     batch: BatchMark | None = None
     feed: FeedMark | None = None
     proposal: int | None = None
+    request: RequestMark | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        """What the request that asked for it was called; None when it had no name."""
+        return None if self.request is None else self.request.id
 
     def to_brief_json(self) -> dict[str, Any]:
         """Return the commit as the outcome of a write shows it."""
@@ -133,6 +153,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             **batch,
             **feed,
             **({} if self.proposal is None else {"proposal": self.proposal}),
+            **({} if self.request_id is None else {"request_id": self.request_id}),
         }
 
     def columns(self) -> tuple[str, ...]:

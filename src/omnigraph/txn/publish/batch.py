@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from omnigraph.errors import ExpectedVersionMismatchError, OmnigraphError
+from omnigraph.errors import ExpectedVersionMismatchError, IdempotencyKeyError, OmnigraphError, RepeatedRequest
 from omnigraph.runtime import counting
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, id_array
@@ -29,6 +29,8 @@ class Member:
     txn: WriteTxn
     error: BaseException | None = None
     commit: Commit | None = None
+    # An earlier member with the same idempotency key: whatever becomes of that one is told here too.
+    first: Member | None = None
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Batch:
 
     @property
     def alive(self) -> tuple[Member, ...]:
-        """The members that have not failed."""
-        return tuple(member for member in self.members if member.error is None)
+        """The members that have not failed and repeat no other."""
+        return tuple(member for member in self.members if member.error is None and member.first is None)
 
     def fail_all(self, error: OmnigraphError) -> None:
         """Every member that has not failed by itself fails with the batch."""
@@ -65,7 +67,7 @@ class Batch:
     @property
     def is_forsaken(self) -> bool:
         """Whether nobody waits for any of it: then it ends before it claims anything."""
-        return all(member.txn.is_forsaken for member in self.alive)
+        return all(member.txn.is_forsaken for member in self.members if member.error is None)
 
     @property
     def reruns(self) -> int:
@@ -81,7 +83,7 @@ class Batch:
         snapshot = services.snapshot(base)
         self._forget_swept(services, base)
         if self._checked_on != base.state.version:
-            self._changes = self._check_members(snapshot)
+            self._changes = self._check_members(services, snapshot)
             self._checked_on = base.state.version
         self._stage(services, snapshot)
 
@@ -119,7 +121,7 @@ class Batch:
             operation_id=self._operation_id,
             kind=leader.kind,
             actor=leader.actor,
-            actions=tuple(table.action for table in tables),
+            actions=tuple(action for table in tables for action in table.actions),
             change=change,
             read_set=tuple(sorted({key for member in alive for key in member.txn.read_set})),
         )
@@ -145,6 +147,7 @@ class Batch:
                 batch=member.txn.batch,
                 proposal=member.txn.proposal,
                 feed=member.txn.feed,
+                request=member.txn.told_request(),
             )
             parent = member.commit.id
             commits.append(member.commit)
@@ -160,11 +163,22 @@ class Batch:
                 keys |= {table_key} if rename is None else {table_key, rename.new_key}
         return tuple(sorted(keys))
 
-    def _check_members(self, snapshot: GraphSnapshot) -> dict[str, TableChange]:
+    def _check_members(self, services: BranchServices, snapshot: GraphSnapshot) -> dict[str, TableChange]:
         """Let each member see the ones before it; return the changes of all that hold."""
         changes: dict[str, TableChange] = {}
+        keys: dict[str, Member] = {}
         for member in self.alive:
+            request = member.txn.request
+            if request is not None and request.key is not None:
+                first = keys.setdefault(request.key, member)
+                if first is not member:
+                    _join(member, first)
+                    continue
+            member.error = member.txn.lateness(services.runtime.clock)
+            if member.error is not None:
+                continue
             try:
+                services.keyed.refuse_repeated(snapshot.manifest, request)
                 changes = _accept(member.txn, snapshot, changes)
             except OmnigraphError as error:
                 member.error = error
@@ -197,6 +211,19 @@ class Batch:
         for change, table in zip(wanted, tables, strict=True):
             entry = snapshot.state.table(change.table_key)
             self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)
+
+
+def _join(member: Member, first: Member) -> None:
+    """Let a member share the outcome of an earlier one with its key; another payload under that key is refused."""
+    asked, before = member.txn.request, first.txn.request
+    if asked is not None and before is not None and asked.payload != before.payload:
+        details = RepeatedRequest(
+            branch=member.txn.snapshot.state.head.branch, commit_id=first.txn.commit_id, request_id=before.id
+        )
+        message = "another write with the same idempotency key is being published"
+        member.error = IdempotencyKeyError(message, details=details)
+    else:
+        member.first = first
 
 
 def _accept(txn: WriteTxn, snapshot: GraphSnapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:

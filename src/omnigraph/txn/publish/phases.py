@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from omnigraph.errors import (
@@ -63,16 +63,17 @@ class Phases:
         """
         hit = self._world.failpoints.hit
         hit("txn.commit.before_tables")
-        own = [Counters() for _ in plan.commits]
+        chains = tuple(plan.chains.values())
+        own = [Counters() for _ in chains]
         jobs = [
-            self._pool.submit(in_context(self._commit_one, count), commit)
-            for commit, count in zip(plan.commits[1:], own[1:], strict=True)
+            self._pool.submit(in_context(self._commit_chain, count), chain)
+            for chain, count in zip(chains[1:], own[1:], strict=True)
         ]
         failures: list[BaseException | None] = []
-        if plan.commits:
-            # The first commit runs on the calling thread: one-table writes never pay for a hand-over.
+        if chains:
+            # The first table is committed on the calling thread: one-table writes never pay for a hand-over.
             with counting(own[0]):
-                failures.append(_attempt(lambda: self._commit_one(plan.commits[0])))
+                failures.append(_attempt(lambda: self._commit_chain(chains[0])))
         failures += [job.exception() for job in jobs]
         current_counters().add_parallel(count.cost() for count in own)
         for failure in failures:
@@ -130,12 +131,13 @@ class Phases:
         """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
         return self._pool.submit(in_context(self.stage, counters), base, plan)
 
-    def _commit_one(self, commit: StagedCommit) -> None:
-        self._world.failpoints.hit("txn.commit.before_table")
-        self._syncing.before_landing(commit)
-        self._tables.commit(commit)
-        self._world.failpoints.hit("txn.commit.after_table")
-        self._syncing.after_landing(commit)
+    def _commit_chain(self, chain: Sequence[StagedCommit]) -> None:
+        for commit in chain:
+            self._world.failpoints.hit("txn.commit.before_table")
+            self._syncing.before_landing(commit)
+            self._tables.commit(commit)
+            self._world.failpoints.hit("txn.commit.after_table")
+            self._syncing.after_landing(commit)
 
     def _warm_one(self, commit: StagedCommit) -> None:
         try:

@@ -10,6 +10,7 @@ surfacing later as an error that nobody can place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -81,6 +82,23 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     WriteKind.REPAIR: RebaseRule.REFUSE,
     WriteKind.RECOVERY: RebaseRule.REPLAN,
 }
+
+
+# Writes that end in one commit each, which a repeated request can be answered with. Doing maintenance again changes
+# nothing, and a feed knows by itself what was applied.
+KEYED_KINDS = frozenset(
+    {
+        WriteKind.INSERT,
+        WriteKind.MUTATE,
+        WriteKind.TRANSACTION,
+        WriteKind.LOAD_APPEND,
+        WriteKind.LOAD_MERGE,
+        WriteKind.LOAD_OVERWRITE,
+        WriteKind.SCHEMA_APPLY,
+        WriteKind.BRANCH_MERGE,
+        WriteKind.REVERT,
+    }
+)
 
 
 class ActionKind(StrEnum):
@@ -202,6 +220,15 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def commits(self) -> tuple[StagedCommit, ...]:
         """The table commits of phase B."""
         return tuple(action.commit for action in self.actions if action.commit is not None)
+
+    @property
+    def chains(self) -> Mapping[str, tuple[StagedCommit, ...]]:
+        """The table commits of phase B by the key of their table, in the order in which they follow one another."""
+        found: dict[str, tuple[StagedCommit, ...]] = {}
+        for action in self.actions:
+            if action.commit is not None:
+                found[action.table_key] = (*found.get(action.table_key, ()), action.commit)
+        return found
 
 
 PLAN = SealedCodec(

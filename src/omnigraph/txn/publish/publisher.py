@@ -30,6 +30,7 @@ from omnigraph.txn.claims.heartbeat import ClaimHeartbeat
 from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.requests import already_done
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.batch import Batch, Member
 from omnigraph.txn.publish.plan import PublishPlan
@@ -405,6 +406,11 @@ class Publisher:
     def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> CommitResult | BaseException:
         if member.error is not None:
             return member.error
+        first = member.first
+        if first is not None and first.error is None and first.commit is not None and member.txn.request is not None:
+            return already_done(first.commit, member.txn.request)
+        if first is not None:
+            return self._outcome(first, manifest, counters)
         cost = Counters()
         cost.add(member.txn.counters.cost())
         cost.add(counters.cost())

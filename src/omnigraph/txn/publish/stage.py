@@ -18,15 +18,15 @@ from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, side_by_side
 from omnigraph.store.staging import (
+    CompactedFragments,
     StagedCommit,
-    stage_built_indexes,
     stage_change,
     stage_columns,
-    stage_compacted,
     stage_compaction,
     stage_create,
     stage_indexes,
     stage_overwrite,
+    stage_steps,
     stage_written,
     stage_written_whole,
 )
@@ -35,8 +35,6 @@ from omnigraph.store.tables.store import TableStore
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.changes import (
-    BuiltIndexes,
-    CompactedTable,
     Compaction,
     ExternalChange,
     IndexBuilds,
@@ -46,6 +44,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    TableSteps,
     WrittenRows,
 )
 from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
@@ -78,8 +77,8 @@ def landing_place(tables: TableStore, entry: TableEntry, change: ExternalChange,
 
 def stage_external(
     tables: TableStore, pin: TablePin, change: ExternalChange, *, operation_id: OperationId, runtime: Runtime
-) -> StagedCommit | None:
-    """Stage a change made elsewhere on top of ``pin``; None when it does nothing.
+) -> tuple[StagedCommit, ...]:
+    """Stage a change made elsewhere on top of ``pin``, as commits that follow one another; none when it does nothing.
 
     Raises:
         ExpectedVersionMismatchError: the table has moved too far from what the change was made on.
@@ -88,27 +87,27 @@ def stage_external(
     try:
         match change:
             case WrittenRows():
-                return _stage_rows(table, change, operation_id, runtime)
-            case CompactedTable():
-                return stage_compacted(table, change.base, change.results, operation_id=operation_id, runtime=runtime)
-            case BuiltIndexes():
+                staged = _stage_rows(table, change, operation_id, runtime)
+                return () if staged is None else (staged,)
+            case TableSteps():
                 base = tables.open(change.base)
-                return stage_built_indexes(table, base, change.indexes, operation_id=operation_id, runtime=runtime)
+                return stage_steps(table, base, change.steps, operation_id=operation_id, runtime=runtime)
             case _:
                 assert_never(change)
     except TableMovedError as error:
         raise _moved(table, change) from error
 
 
-def kind_of(change: ExternalChange) -> ActionKind:
-    """Return the action that a change made elsewhere is recorded as."""
+def kinds_of(change: ExternalChange) -> tuple[ActionKind, ...]:
+    """Return the actions that a change made elsewhere is recorded as, one for each of its commits."""
     match change:
         case WrittenRows():
-            return change.kind
-        case CompactedTable():
-            return ActionKind.REWRITE
-        case BuiltIndexes():
-            return ActionKind.INDEX
+            return (change.kind,)
+        case TableSteps():
+            return tuple(
+                ActionKind.REWRITE if isinstance(step, CompactedFragments) else ActionKind.INDEX
+                for step in change.steps
+            )
         case _:
             assert_never(change)
 
@@ -138,9 +137,12 @@ _MAX_TYPE_NAME = 64
 
 @record
 class StagedTable:
-    """One table's part of a plan with what the publish will say about the table."""
+    """One table's part of a plan with what the publish will say about the table.
 
-    action: TableAction
+    The commits of its actions follow one another.
+    """
+
+    actions: tuple[TableAction, ...]
     entry: TableEntry | None = None
     tombstone: Tombstone | None = None
     rename: TableRename | None = None
@@ -212,13 +214,13 @@ class Stager:
                     dropped_at_ms=self._world.clock.now_ms(),
                 )
                 return StagedTable(
-                    action=TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key), tombstone=stone
+                    actions=(TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key),), tombstone=stone
                 )
             case TableAlter():
                 return self._alter(snapshot, change, operation_id)
             case RowChange() | TableReplace() | IndexBuilds() | Compaction():
                 return self._stage_existing(snapshot, change, operation_id)
-            case WrittenRows() | CompactedTable() | BuiltIndexes():
+            case WrittenRows() | TableSteps():
                 return self._stage_elsewhere(snapshot, change, operation_id)
             case _:
                 assert_never(change)
@@ -231,7 +233,7 @@ class Stager:
             staged = self._stage_existing(snapshot, change.rows, operation_id)
         if staged is None:
             # What only changes its name stays where and as it is.
-            staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
+            staged = StagedTable(actions=(TableAction(kind=ActionKind.ALTER, table_key=change.table_key),))
         if change.new_key is None:
             return staged
         entry = None if staged.entry is None else msgspec.structs.replace(staged.entry, table_key=change.new_key)
@@ -249,7 +251,7 @@ class Stager:
             return _adopted(change.table_key, outcome)
         table = self._tables.open(self.place(entry.pin, operation_id))
         commit = self._stage_commit(table, change, operation_id)
-        return self._staged(entry, _action_kind(change), commit)
+        return None if commit is None else self._staged(entry, (_action_kind(change),), (commit,))
 
     def _stage_elsewhere(
         self, snapshot: GraphSnapshot, change: ExternalChange, operation_id: OperationId
@@ -257,23 +259,20 @@ class Stager:
         entry = snapshot.entry(change.table_key)
         is_inherited = not self._line.owns(entry.pin)
         pin = landing_place(self._tables, entry, change, is_inherited=is_inherited)
-        commit = stage_external(self._tables, pin, change, operation_id=operation_id, runtime=self._world)
-        return self._staged(entry, kind_of(change), commit)
+        commits = stage_external(self._tables, pin, change, operation_id=operation_id, runtime=self._world)
+        return self._staged(entry, kinds_of(change), commits) if commits else None
 
-    def _staged(self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None) -> StagedTable | None:
-        if commit is None:
-            return None
-        is_fork = not self._line.owns(entry.pin)
-        if is_fork:
-            self._finish(commit)
-        action = TableAction(
-            kind=ActionKind.FORK if is_fork else kind,
-            table_key=entry.table_key,
-            commit=None if is_fork else commit,
+    def _staged(self, entry: TableEntry, kinds: Sequence[ActionKind], commits: Sequence[StagedCommit]) -> StagedTable:
+        key, last = entry.table_key, commits[-1]
+        outcome = msgspec.structs.replace(entry, pin=last.after, row_count=last.row_count)
+        if not self._line.owns(entry.pin):
+            for commit in commits:
+                self._finish(commit)
+            return StagedTable(actions=(TableAction(kind=ActionKind.FORK, table_key=key),), entry=outcome)
+        actions = tuple(
+            TableAction(kind=kind, table_key=key, commit=commit) for kind, commit in zip(kinds, commits, strict=True)
         )
-        return StagedTable(
-            action=action, entry=msgspec.structs.replace(entry, pin=commit.after, row_count=commit.row_count)
-        )
+        return StagedTable(actions=actions, entry=outcome)
 
     def _stage_commit(
         self,
@@ -326,7 +325,7 @@ class Stager:
             table_key=change.table_key, object_id=change.object_id, pin=commit.after, row_count=commit.row_count
         )
         return StagedTable(
-            action=TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),
+            actions=(TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),),
             entry=entry,
         )
 
@@ -338,7 +337,7 @@ class Stager:
 
 def _adopted(table_key: str, outcome: TableEntry) -> StagedTable:
     """What lies on main is named as it is; the next write to it forks from there."""
-    return StagedTable(action=TableAction(kind=ActionKind.ADOPT, table_key=table_key), entry=outcome)
+    return StagedTable(actions=(TableAction(kind=ActionKind.ADOPT, table_key=table_key),), entry=outcome)
 
 
 def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction) -> ActionKind:

@@ -16,12 +16,13 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, Effect, InternalError
-from omnigraph.runtime import Clock, counting, start_thread
+from omnigraph.runtime import Clock, counting, current_call, start_thread
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.requests import request_mark
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult, Publisher
@@ -71,6 +72,7 @@ class BranchQueue(Generic[_Work, _Result]):
         busy: makes the error of a thread that waited for so long, given for how long that was.
         refuse: makes the error of a queue that is closed.
         forsake: told of work that has begun and whose thread has left.
+        late: returns the error of work whose time is over before its turn has come.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class BranchQueue(Generic[_Work, _Result]):
         busy: Callable[[float], Exception],
         refuse: Callable[[], Exception],
         forsake: Callable[[_Work], None],
+        late: Callable[[_Work], Exception | None] = lambda _: None,
     ) -> None:
+        self._late = late
         self._run = run
         self._can_group = can_group
         self._max_group = max_group
@@ -156,6 +160,9 @@ class BranchQueue(Generic[_Work, _Result]):
             return
         with self._door:
             self._start()
+        late = self._late(ticket.work)
+        if late is not None and ticket.turn.acquire(blocking=False):
+            raise late
         waited_s = self._clock.monotonic_s() - max(ticket.since_s, self._ended_s)
         if waited_s > self._wait_s and ticket.turn.acquire(blocking=False):
             raise self._busy(self._clock.monotonic_s() - ticket.since_s)
@@ -243,6 +250,7 @@ class BranchWriter:
             busy=self._busy,
             refuse=lambda: branch_missing(services.line.name) if self._is_forgotten else graph_closed(),
             forsake=WriteTxn.forsake,
+            late=lambda txn: txn.lateness(services.runtime.clock),
         )
         self._is_forgotten = False
 
@@ -263,6 +271,8 @@ class BranchWriter:
 
         Raises:
             ValueFormatError: the actor or the message cannot be stored.
+            RequestRepeatedError: the request that is being executed was published before.
+            IdempotencyKeyError: its key was used before, for another write.
         """
         ids = self.services.runtime.ids
         with counting() as counters:
@@ -278,7 +288,20 @@ class BranchWriter:
             merged_parent=merged_parent,
         )
         txn.counters.add(counters.cost())
+        # The request that begins a transaction of several calls publishes nothing.
+        if kind is not WriteKind.TRANSACTION:
+            with counting(txn.counters):
+                self.services.keyed.refuse_repeated(snapshot.manifest, txn.request)
         return txn
+
+    def refuse_repeated(self, snapshot: GraphSnapshot, actor: str | None) -> None:
+        """Return if the request that is being executed has not been published yet, as far as ``snapshot`` tells.
+
+        Raises:
+            RequestRepeatedError: it was published before.
+            IdempotencyKeyError: its key was used before, for another write.
+        """
+        self.services.keyed.refuse_repeated(snapshot.manifest, request_mark(current_call(), actor))
 
     def prepare(self, txn: WriteTxn, table_key: str) -> TablePin:
         """Return where other processes have to put files of a table that is to change with ``txn``.
@@ -305,6 +328,8 @@ class BranchWriter:
             KeyExistsError: a row to insert exists already.
             ClaimBusyError: other writers kept the branch busy for too long.
             WriteOutcomeError: storage failed in a way that left the outcome open.
+            RequestRepeatedError, IdempotencyKeyError: another write was published under the key of the request.
+            RequestDeadlineError: the time of the request is over.
             BranchMissingError: the branch was deleted.
             GraphClosedError: the graph was closed.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -49,9 +49,8 @@ def observe_plan(plan: PublishPlan, state: ManifestState, tables: TableStore) ->
     """
     published = {(entry.pin.location, entry.pin.branch): entry.pin.version for entry in state.tables.values()}
     seen = tuple(
-        _observe_commit(action.table_key, action.commit, plan.operation_id, published, tables)
-        for action in plan.actions
-        if action.commit is not None
+        _observe_chain(table_key, chain, plan.operation_id, published, tables)
+        for table_key, chain in plan.chains.items()
     )
     if all(observation.klass is TableClass.ROLLED_PAST_EXPECTED for observation in seen):
         return seen
@@ -78,21 +77,34 @@ def observe_table(table_key: str, pin: TablePin, tables: TableStore, *, publishe
     return Observation(table_key=table_key, pin=pin, head=head, klass=klass, is_foreign=foreign)
 
 
-def _observe_commit(
+def stands_within(chain: Sequence[StagedCommit], head: int, tables: TableStore) -> bool:
+    """Whether a head is where a commit of the chain puts it, and that commit is the one that made it."""
+    return any(
+        commit.after.version == head and tables.commit_mark(commit.after).uuid == commit.uuid for commit in chain
+    )
+
+
+def _observe_chain(
     table_key: str,
-    commit: StagedCommit,
+    chain: Sequence[StagedCommit],
     operation_id: str,
     published: Mapping[tuple[str, str | None], int],
     tables: TableStore,
 ) -> Observation:
-    before = commit.before
+    before = chain[0].before
     known = published.get((before.location, before.branch), 0)
     found = observe_table(table_key, before, tables, published=known)
-    if found.klass is TableClass.UNEXPECTED_AT_P1:
-        mark = tables.commit_mark(commit.after)
-        if mark.operation_id == operation_id and mark.uuid == commit.uuid:
-            return replace(found, klass=TableClass.ROLLED_PAST_EXPECTED)
-    return found
+    landed = found.head - before.version
+    if not 0 < landed <= len(chain):
+        return found
+    marks = [tables.commit_mark(commit.after) for commit in chain[:landed]]
+    if any(
+        mark.operation_id != operation_id or mark.uuid != commit.uuid
+        for mark, commit in zip(marks, chain, strict=False)
+    ):
+        return found
+    is_whole = landed == len(chain)
+    return replace(found, klass=TableClass.ROLLED_PAST_EXPECTED if is_whole else TableClass.INCOMPLETE_PHASE_B)
 
 
 def _has_foreign_commit(pin: TablePin, head: int, tables: TableStore) -> bool:

@@ -30,7 +30,7 @@ from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
 from omnigraph.txn.publish.plan import PublishPlan, WriteKind
 from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.recovery.audit import AuditRow
-from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table
+from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table, stands_within
 from omnigraph.txn.recovery.undo import plan_undo
 from omnigraph.txn.services import BranchServices
 from omnigraph.values import CommitId
@@ -273,13 +273,11 @@ class Recoverer:
         claim = self._services.claims.read(base.state.version + 1) if moved else None
         if claim is None:
             return moved
-        landed = {
-            (commit.before, commit.after.version)
-            for commit in claim.commits
-            if any(seen.pin == commit.before and seen.head == commit.after.version for seen in moved)
-            and self._services.tables.commit_mark(commit.after).uuid == commit.uuid
-        }
-        return [seen for seen in moved if (seen.pin, seen.head) not in landed]
+        chains = {chain[0].before: chain for chain in claim.chains.values()}
+        tables = self._services.tables
+        return [
+            seen for seen in moved if seen.pin not in chains or not stands_within(chains[seen.pin], seen.head, tables)
+        ]
 
     def _observe_current(self, plan: PublishPlan, base: LoadedManifest) -> Sequence[Observation]:
         places = {(commit.before.location, commit.before.branch) for commit in plan.commits}

@@ -9,10 +9,13 @@ import pytest
 from tests.auditor import audit
 from tests.session_graph import create_graph, open_session, read_graph
 
+from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
-from omnigraph.txn.changes import BuiltIndexes
+from omnigraph.store.staging import indexes
+from omnigraph.store.staging.indexes import segments_of
+from omnigraph.txn.changes import TableSteps
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -59,6 +62,43 @@ def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session
     assert session.optimize().commits == ()
     assert read_graph(session) == before
     assert session.query(FIND, {"b": "likes tea 3"}).rows() == [{"p.name": "p3"}]
+
+
+def test_compacting_indexing_and_compacting_again_are_one_commit_and_leave_no_trial_behind(
+    session, tmp_path, monkeypatch
+):
+    session.optimize()
+    # Every index is built anew, so that it covers fragments alike that it kept apart before.
+    monkeypatch.setattr(indexes, "_MAX_SEGMENTS", 1)
+    for number in range(4):
+        session.mutate(ADD, {"n": f"q{number}", "b": f"likes milk {number}"})
+    session.mutate('query t() { insert Team { code: "x" } }')
+    pins = {key: entry.pin.version for key, entry in session.snapshot().state.tables.items()}
+    done = session.optimize()
+    moved = {key: entry.pin.version - pins[key] for key, entry in session.snapshot().state.tables.items()}
+    assert moved == {"node:Person": 4, "node:Team": 1, "edge:Knows": 0}
+    assert [(commit.operation, commit.touched) for commit in done.commits] == [
+        ("optimize", ("node:Person", "node:Team"))
+    ]
+    assert coverage(session)[0] == 1
+    assert all(coverage(session)[1].values())
+    assert session.query(FIND, {"b": "likes milk 2"}).rows() == [{"p.name": "q2"}]
+    assert session.optimize().commits == ()
+    assert list((tmp_path / "g").rglob("_versions/d*")) == []
+
+
+def test_trials_that_a_killed_run_left_behind_go_with_the_next_cleanup(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(optimize, "discard", lambda *_: None)
+    session.mutate(ADD, {"n": "late", "b": "x"})
+    session.optimize()
+    (trial,) = (tmp_path / "g").rglob("_versions/d*")
+    left = tmp_path / "g" / session.snapshot().entry("node:Person").pin.location / "_transactions"
+    named = set(left.iterdir())
+    (left / f"{1 << 63 | 5}-{'0' * 8}-0000-4000-8000-{'0' * 12}.txn").write_bytes(b"of a step upon a step")
+    session.engine.maintenance = MaintenanceSettings(unnamed_age_s=0, settle_s=0)
+    session.cleanup(keep=100, confirm=True)
+    assert not trial.exists()
+    assert set(left.iterdir()) <= named
 
 
 def test_rows_written_since_are_folded_into_the_indexes(session):
@@ -122,7 +162,7 @@ def test_an_update_that_was_decided_before_a_compaction_is_not_refused_for_it(se
     txn, late = branch_writer.begin(WriteKind.MUTATE), branch_writer.begin(WriteKind.MUTATE)
     for one in (txn, late):
         one.upsert("node:Person", rows.slice(0, 1).set_column(3, "age", [[7]]).cast(rows.schema))
-    assert len(session.optimize().commits) == 2
+    assert len(session.optimize().commits) == 1
     assert branch_writer.commit(txn).commit is not None
     with pytest.raises(ExpectedVersionMismatchError):
         branch_writer.commit(late)
@@ -167,7 +207,7 @@ def test_many_commits_are_tidied_up_behind_the_writer_and_never_by_its_thread(tm
     threads, has_tidied = set(), threading.Event()
 
     def listen(_, commits):
-        if commits[0].operation == "ensure_indices":
+        if commits[0].operation == "optimize":
             has_tidied.set()
 
     with open_session(tmp_path / "g", maintenance=MaintenanceSettings(auto_every=4)) as session:
@@ -200,11 +240,13 @@ def test_settings_come_from_the_environment_and_nonsense_is_refused():
 
 def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_again(session):
     snapshot, runner = session.snapshot(), LocalRunner(session.store.storage, 1)
+    table = snapshot.table("node:Person")
     plan = plan_table_indexes(
-        snapshot, "node:Person", wanted_indexes(session.catalog(), "node:Person"), group_rows=1 << 20
+        "node:Person", table, wanted_indexes(session.catalog(), "node:Person"), group_rows=1 << 20
     )
     (built,) = runner.build([plan.job])
-    late = [BuiltIndexes(table_key="node:Person", base=plan.job.base, indexes=tuple(built))]
+    step = segments_of(table, built, built_on=table.pin.version)
+    late = [TableSteps(table_key="node:Person", base=plan.job.base, steps=(step,))]
     session.mutate(ADD, {"n": "later", "b": "is not in that index"})
 
     class Beside(LocalRunner):

@@ -42,20 +42,7 @@ def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = F
     address = graph_address(graph)
     with open_graph(address, mode="read_only") as backend:
         found = backend.execute(StatusRequest(branch=branch, storage=storage))
-    document = {
-        "uri": address,
-        "branch": found.branch,
-        "graph_commit_id": found.head,
-        "graph_manifest_version": found.manifest_version,
-        "commits": found.commits,
-        "branches": found.branches,
-        "tags": found.tags,
-        "pending": list(found.pending),
-        "stored_bytes": found.stored_bytes,
-        "dead_bytes": found.dead_bytes,
-        "datasets": [table.to_json() for table in found.tables],
-        "advice": list(found.advice),
-    }
+    document = {"uri": address, **found.to_json()}
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(found.lines())))
     return 0
 
@@ -86,12 +73,7 @@ def optimize(
     echo_target("optimize", address, is_quiet=quiet)
     with open_graph(address) as backend:
         result = _run(backend, branch, types or None, message, spark)
-    document = {
-        "uri": address,
-        "branch": result.branch,
-        "datasets": [table.to_json() for table in result.tables],
-        "commits": [commit.to_brief_json() for commit in result.commits],
-    }
+    document = {"uri": address, **result.to_json()}
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines())))
     return 0
 
@@ -170,11 +152,7 @@ def cleanup(
         "uri": address,
         "keep_versions": keep,
         "older_than_secs": older_than_s,
-        "confirmed": result.is_done,
-        "bytes_removed": result.bytes,
-        "datasets": [dataset.to_json() for dataset in result.datasets],
-        "branches": [{"branch": name, "oldest_version": floor} for name, floor in result.floors.items()],
-        "protected": [{"branch": name, "version": version, "by": why} for name, version, why in result.protected],
+        **result.to_json(),
     }
     remarks = [] if confirm else ["nothing was removed; add --confirm to remove"]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines()), remarks=remarks))

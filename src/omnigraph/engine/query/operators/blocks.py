@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, Frame, concatenate
-from omnigraph.engine.query.kernels import value_arrow_type
+from omnigraph.engine.query.functions.kernels import value_arrow_type
 from omnigraph.engine.query.operators.neighbourhood import neighbourhood
 from omnigraph.engine.query.steps import AntiJoinStep, Block, BlockStep, OptionalStep, Step, is_one_hop
 from omnigraph.engine.query.topology import neighbour_counts

@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import EntityUnion
 from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged, untagged
-from omnigraph.engine.query.kernels import PATH_TYPE
+from omnigraph.engine.query.functions.kernels import PATH_TYPE
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.expand import passing_destinations
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods

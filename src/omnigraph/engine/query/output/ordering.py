@@ -17,7 +17,7 @@ from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
-from omnigraph.engine.query.kernels import PATH_TYPE
+from omnigraph.engine.query.functions.kernels import PATH_TYPE
 from omnigraph.engine.query.values import repeated
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (

@@ -16,8 +16,8 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.decimals import HALF, to_doubles, units_of
-from omnigraph.engine.query.decimals import finish_sums
-from omnigraph.engine.query.kernels import PATH_TYPE, cast_to
+from omnigraph.engine.query.functions.decimals import finish_sums
+from omnigraph.engine.query.functions.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (

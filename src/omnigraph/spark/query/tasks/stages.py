@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.kernels import cast_to
+from omnigraph.engine.query.functions.kernels import cast_to
 from omnigraph.engine.query.output.relational import (
     NUMBER,
     Measure,

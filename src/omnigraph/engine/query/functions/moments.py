@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType, Scalar
-from omnigraph.engine.query.kernels import INTERVAL_TYPE, Kernel, failure, numbers
+from omnigraph.engine.query.functions.kernels import INTERVAL_TYPE, Kernel, failure, numbers
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.functions import MOMENT_UNITS
 from omnigraph.ir.model import Apply
@@ -161,3 +161,19 @@ def today(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.A
     """Return the day of the request."""
     ms, is_null = milliseconds(arguments[0])
     return make_moments(ms, is_null, call.type)
+
+
+KERNELS: dict[str, Kernel] = {
+    "year": moment_part(pc.year),
+    "month": moment_part(pc.month),
+    "day": moment_part(pc.day),
+    "hour": moment_part(pc.hour),
+    "minute": moment_part(pc.minute),
+    "weekday": moment_part(pc.day_of_week, count_from_zero=False, week_start=1),
+    "date_trunc": truncate,
+    "today": today,
+    **dict.fromkeys(("years", "months", "days", "hours", "minutes", "seconds"), interval_of),
+    "in_days": count_interval(MS_PER_DAY),
+    "in_hours": count_interval(UNITS_MS["hours"]),
+    "in_seconds": count_interval(UNITS_MS["seconds"]),
+}

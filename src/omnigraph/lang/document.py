@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from omnigraph.errors import ConfigError, Diagnostic, Place
+from omnigraph.errors import ConfigError, Diagnostic, DiagnosticError, Place
 from omnigraph.lang.source import MAX_NESTING, SourceText, Span, read_source
 from omnigraph.records import record
 
@@ -44,31 +45,38 @@ class Node:
 
 @record
 class Document:
-    """A parsed text and its root; None when it holds nothing."""
+    """A parsed text and its root; None when it holds nothing.
+
+    ``error`` is the class of what is raised about it, ``subject`` what messages call the whole.
+    """
 
     source: SourceText
     root: Node | None
+    error: type[DiagnosticError] = ConfigError
+    subject: str = "the config"
 
     def line(self, span: Span) -> int:
         """Return the number of the line, from 1, on which a span starts."""
         return self.source.place(span).line
 
-    def problem(self, message: str, span: Span, *, expected: str = "", found: str | None = None) -> ConfigError:
+    def problem(self, message: str, span: Span, *, expected: str = "", found: str | None = None) -> DiagnosticError:
         """Return an error about a place of the document."""
         about = (expected,) if expected else ()
         details = Diagnostic(place=self.source.place(span), expected=about, found=found)
-        return ConfigError(message, details=details)
+        return self.error(message, details=details)
 
 
-def parse_document(data: bytes, name: str) -> Document:
-    """Parse one YAML document.
+def parse_document(
+    data: bytes, name: str, *, error: type[DiagnosticError] = ConfigError, subject: str = "the config"
+) -> Document:
+    """Parse one YAML document; ``name``, ``error`` and ``subject`` are for what is raised about it.
 
     Raises:
-        ConfigError: it is no YAML, nests too deeply, repeats a key, or uses anchors or tags.
+        DiagnosticError: of class ``error``: it is not YAML, nests too deeply, repeats a key, or uses anchors or tags.
         SourceEncodingError, SourceTooLargeError: it is no text that could be one.
     """
     source = read_source(data, name)
-    empty = Document(source=source, root=None)
+    empty = Document(source=source, root=None, error=error, subject=subject)
     try:
         events = iter(list(yaml.parse(source.text, Loader=_LOADER)))
     except yaml.YAMLError as problem:
@@ -76,7 +84,7 @@ def parse_document(data: bytes, name: str) -> Document:
         at = _offset(source, mark) if mark is not None else 0
         reason = getattr(problem, "problem", None) or "it cannot be read"
         raise empty.problem(f"not valid YAML: {reason}", Span(at, at + 1), expected="YAML") from problem
-    return Document(source=source, root=_Builder(empty).build(events))
+    return replace(empty, root=_Builder(empty).build(events))
 
 
 class _Builder:
@@ -133,7 +141,7 @@ class _Builder:
         start = _offset(source, event.start_mark)
         return Span(start, max(start + 1, _offset(source, event.end_mark)))
 
-    def _refusal(self, message: str, event: yaml.Event, *, found: str | None = None) -> ConfigError:
+    def _refusal(self, message: str, event: yaml.Event, *, found: str | None = None) -> DiagnosticError:
         return self._document.problem(message, self._span(event), expected="plain values", found=found)
 
 
@@ -151,7 +159,10 @@ def _scalar(text: str) -> Scalar:
 
 
 class Section:
-    """A mapping of the document, empty where it is missing."""
+    """A mapping of the document, empty where it is missing.
+
+    It remembers the keys that were asked for, so that what remains can be reported.
+    """
 
     def __init__(self, document: Document, node: Node | None, path: str = "") -> None:
         self._document = document
@@ -240,6 +251,39 @@ class Section:
         self._children.append(parent)
         return {name: parent.section(name) for name in parent._entries}
 
+    def items(self, key: str) -> tuple[Section, ...]:
+        """Return the sections of a list."""
+        node = self._value(key)
+        if node is None:
+            return ()
+        if not isinstance(node.value, tuple):
+            raise self._mistyped(node, self._name(key), "a list of mappings")
+        found = [Section(self._document, item, f"{self._name(key)}[{place}]") for place, item in enumerate(node.value)]
+        self._children.extend(found)
+        return tuple(found)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the keys of the section, in the order of the file."""
+        return tuple(self._entries)
+
+    def problem(self, message: str, key: str | None = None, *, expected: str = "") -> DiagnosticError:
+        """Return an error about a key of the section, or about the section itself."""
+        node = self._entries.get(key) if key is not None else None
+        if node is None:
+            node = self._node
+        span = Span(0, 1) if node is None else node.span if key in self._entries else node.key_span or node.span
+        return self._document.problem(message, span, expected=expected)
+
+    def refuse_unknown(self) -> None:
+        """Raise for the first key, here and below, that was not asked for."""
+        for key, node in self._entries.items():
+            if key not in self._asked:
+                expected = ", ".join(sorted(self._asked))
+                span = node.key_span or node.span
+                raise self._document.problem(f"unknown key '{self._name(key)}'", span, expected=expected, found=key)
+        for child in self._children:
+            child.refuse_unknown()
+
     def unknown(self) -> Iterator[tuple[str, int]]:
         """Yield path and line of every key, here and below, that nobody asked for."""
         for key, node in self._entries.items():
@@ -256,9 +300,9 @@ class Section:
     def _name(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _mistyped(self, node: Node, name: str, expected: str) -> ConfigError:
+    def _mistyped(self, node: Node, name: str, expected: str) -> DiagnosticError:
         found = _kind(node)
-        subject = name or "the config"
+        subject = name or self._document.subject
         return self._document.problem(f"{subject} is not {expected}", node.span, expected=expected, found=found)
 
 

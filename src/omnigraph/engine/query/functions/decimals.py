@@ -23,7 +23,7 @@ from omnigraph.engine.decimals import (
     units_of,
     widened,
 )
-from omnigraph.engine.query.kernels import cast_to, failure, value_arrow_type
+from omnigraph.engine.query.functions.kernels import cast_to, failure, value_arrow_type
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
 from omnigraph.ir.model import Apply
 from omnigraph.values.decimals import MAX_PRECISION, parse_decimal, round_half_away, scaled, unscaled

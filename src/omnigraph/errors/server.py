@@ -1,0 +1,89 @@
+"""Errors of serving graphs: requests that cannot be read, streams that find no room, graphs that cannot be served."""
+
+from __future__ import annotations
+
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
+from omnigraph.errors.details import BadValue, Details, LimitExceeded, MissingThing
+from omnigraph.records import record
+
+
+class RequestFormatError(OmnigraphError):
+    """A request cannot be read: its path, its parameters, a header or its body."""
+
+    row = ErrorRow(code="request.format", kind=Kind.INVALID, details=BadValue)
+
+
+class MediaTypeError(OmnigraphError):
+    """The body of a request is not of a type that the route takes."""
+
+    row = ErrorRow(code="request.media_type", kind=Kind.INVALID, details=BadValue)
+
+
+class BodyTooLargeError(OmnigraphError):
+    """The body of a request is longer than the route takes; it was not read."""
+
+    row = ErrorRow(
+        code="request.too_large", kind=Kind.TOO_LARGE, details=LimitExceeded, hint="send it in smaller parts"
+    )
+
+
+class BodyTimeoutError(OmnigraphError, TimeoutError):
+    """The body of a request did not arrive in time."""
+
+    row = ErrorRow(code="request.timeout", kind=Kind.BUSY, details=LimitExceeded, retry=Retry.AS_IS)
+
+
+class StreamCapacityError(OmnigraphError):
+    """As many exports and baselines are under way as the server takes at the same time."""
+
+    row = ErrorRow(
+        code="stream.capacity",
+        kind=Kind.TOO_LARGE,
+        details=LimitExceeded,
+        retry=Retry.AS_IS,
+        hint="try again when one has ended",
+    )
+
+
+class StoredQueryMissingError(OmnigraphError, KeyError):
+    """The graph has no stored query of that name, or the caller may not invoke it."""
+
+    row = ErrorRow(code="stored_query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
+class SchemaManagedError(OmnigraphError):
+    """The schema of a graph that a cluster describes changes through the cluster alone."""
+
+    row = ErrorRow(
+        code="schema.managed",
+        kind=Kind.CONFLICT,
+        details=BadValue,
+        hint="change the schema in the cluster's directory and apply it",
+    )
+
+
+@record
+class ByteRange(Details):
+    """A range of bytes that was asked for, its end excluded, and how many bytes there are."""
+
+    start: int
+    end: int
+    length: int
+
+
+class BlobRangeError(OmnigraphError):
+    """A range of a Blob was asked for that begins behind its end."""
+
+    row = ErrorRow(code="blob.range", kind=Kind.INVALID, details=ByteRange)
+
+
+class BlobMissingError(OmnigraphError, KeyError):
+    """The entity does not exist, or its Blob is null."""
+
+    row = ErrorRow(code="blob.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
+class GraphBlockedError(OmnigraphError):
+    """A graph cannot be served until what is wrong with it is put right."""
+
+    row = ErrorRow(code="server.blocked", kind=Kind.UNAVAILABLE, details=BadValue, retry=Retry.AFTER_RECOVERY)

@@ -1,0 +1,64 @@
+"""The call that is being executed: which request it belongs to, and how much it may take.
+
+A server sets it for each request; whatever the request makes the engine do finds it in its context, also in another
+thread that :func:`~omnigraph.runtime.in_context` carries it into. Outside of a request it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from omnigraph.records import record
+
+
+@record
+class CallContext:
+    """What is true of everything that one request makes the engine do. None sets no limit.
+
+    Args:
+        request_id: what logs and answers call the request; commits carry it.
+        idempotency_key: the key under which the caller may send the same write again.
+        payload_digest: tells two payloads under one key apart.
+        deadline_s: when it must have ended, on the monotonic clock.
+        memory_bytes: how much a read, or the match of a mutation, may hold at one time.
+        max_rows: how many rows a read may return.
+        max_affected: how many entities a write may change.
+    """
+
+    request_id: str | None = None
+    idempotency_key: str | None = None
+    payload_digest: str = ""
+    deadline_s: float | None = None
+    memory_bytes: int | None = None
+    max_rows: int | None = None
+    max_affected: int | None = None
+
+
+_NO_CALL = CallContext()
+_current: ContextVar[CallContext] = ContextVar("omnigraph_call", default=_NO_CALL)
+
+
+def current_call() -> CallContext:
+    """Return the call that is being executed here and now."""
+    return _current.get()
+
+
+@contextmanager
+def calling(call: CallContext) -> Iterator[CallContext]:
+    """Execute the block as part of a call. Like ``counting``, it must not contain a ``yield``."""
+    token = _current.set(call)
+    try:
+        yield call
+    finally:
+        _current.reset(token)
+
+
+def smallest(*limits: int | None) -> int | None:
+    """Return the smallest of the limits that are set; None when none is.
+
+    >>> smallest(None, 7, 3)
+    3
+    """
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,144 @@
+"""What a server reads of a cluster: the graphs, stored queries and policies that ``cluster.yaml`` declares.
+
+Only this file knows the form of the directory. It reads what serving needs and refuses what it does not know; the
+ledger of applied revisions is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.lang.document import parse_document
+from omnigraph.server.config import ServedGraph, ServerSettings
+
+CONFIG = "cluster.yaml"
+_VERSION = 1
+_KEYS = frozenset({"version", "metadata", "storage", "state", "providers", "graphs", "policies"})
+_GRAPH_KEYS = frozenset({"schema", "queries", "embedding_provider", "external_blobs"})
+_POLICY_KEYS = frozenset({"file", "applies_to"})
+_CLUSTER = "cluster"
+
+
+def cluster_settings(place: str) -> ServerSettings:
+    """Return what to serve of a cluster.
+
+    Raises:
+        UsageError: it is a storage root, or the config does not say what to serve.
+        FileMissingError, FileAccessError: a file that it names cannot be read.
+        ConfigError: the config is not valid YAML.
+    """
+    if "://" in place:
+        raise _wrong("a storage root cannot be served before the ledger is read", place, "a directory")
+    root = Path(place)
+    config = _mapping(parse_document(_read(root / CONFIG), CONFIG).root, CONFIG)
+    _known(config, _KEYS, CONFIG)
+    if config.get("version") != _VERSION:
+        raise _wrong(f"{CONFIG} has version {config.get('version')!r}", str(config.get("version")), str(_VERSION))
+    storage = str(config.get("storage") or root).rstrip("/")
+    declared = _entries(config, "graphs")
+    graphs = {name: _graph(root, storage, name, _part(value, name)) for name, value in declared.items()}
+    server_policy: Path | None = None
+    for name, value in _entries(config, "policies").items():
+        policy = _part(value, name)
+        _known(policy, _POLICY_KEYS, f"policies.{name}")
+        file, targets = root / str(policy.get("file", "")), _targets(policy.get("applies_to"), name)
+        if targets == {_CLUSTER}:
+            server_policy = _bind_once(server_policy, file, _CLUSTER)
+            continue
+        for target in targets:
+            graph = graphs.get(target)
+            if graph is None:
+                raise _wrong(f"policy '{name}' applies to '{target}', which is not declared", target, "a graph")
+            graphs[target] = replace(graph, policy_file=_bind_once(graph.policy_file, file, target))
+    if not graphs:
+        raise _wrong(f"{CONFIG} declares no graph", place, "a graph")
+    return ServerSettings(graphs=tuple(graphs.values()), is_cluster=True, policy_file=server_policy)
+
+
+def query_files(root: Path, declared: Any) -> dict[str, str]:
+    """Return the texts of stored queries: of a file, of the ``.gq`` files of a directory, or of a mix of both.
+
+    Raises:
+        FileMissingError, FileAccessError: one cannot be read.
+        UsageError: it is declared in another form.
+    """
+    if declared is None:
+        return {}
+    if isinstance(declared, str):
+        declared = [declared]
+    if isinstance(declared, dict):
+        declared = [_part(value, name).get("file") for name, value in declared.items()]
+    if not isinstance(declared, list) or not all(isinstance(item, str) for item in declared):
+        raise _wrong("queries are not declared as files or directories", str(declared)[:100], "a path, or several")
+    found: dict[str, str] = {}
+    for item in declared:
+        path = root / item
+        for file in sorted(path.glob("*.gq")) if path.is_dir() else [path]:
+            found[file.name if path.is_dir() else item] = _text(file)
+    return found
+
+
+def _graph(root: Path, storage: str, name: str, declared: Mapping[str, Any]) -> ServedGraph:
+    _known(declared, _GRAPH_KEYS, f"graphs.{name}")
+    queries = query_files(root, declared.get("queries"))
+    return ServedGraph(graph_id=name, uri=f"{storage}/graphs/{name}.omni", queries=queries)
+
+
+def _targets(declared: Any, policy: str) -> set[str]:
+    if not isinstance(declared, list) or not declared or not all(isinstance(item, str) for item in declared):
+        raise _wrong(f"policy '{policy}' does not say what it applies to", policy, "applies_to with graphs or cluster")
+    found = {item.removeprefix("graph.") for item in declared}
+    if _CLUSTER in found and len(found) > 1:
+        raise _wrong(f"policy '{policy}' applies to the cluster and to graphs", policy, "one of the two")
+    return found
+
+
+def _bind_once(bound: Path | None, file: Path, target: str) -> Path:
+    if bound is not None:
+        raise _wrong(f"two policies apply to '{target}'", target, "one policy")
+    return file
+
+
+def _mapping(node: Any, what: str) -> dict[str, Any]:
+    return _part(None if node is None else node.plain(), what)
+
+
+def _entries(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return _part({} if config.get(name) is None else config[name], name)
+
+
+def _part(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(f"'{what}' is not a mapping", str(value)[:100], "names with values")
+    return value
+
+
+def _known(found: Mapping[str, Any], keys: frozenset[str], what: str) -> None:
+    for name in found:
+        if name not in keys:
+            raise _wrong(f"{what} has an unknown key '{name}'", name, ", ".join(sorted(keys)))
+
+
+def _text(path: Path) -> str:
+    return _read(path).decode(errors="surrogateescape")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as problem:
+        raise FileMissingError(
+            f"file '{path}' was not found", details=MissingThing(what="file", name=str(path))
+        ) from problem
+    except OSError as problem:
+        why = (problem.strerror or "unreadable").lower()
+        details = BadValue(what="file", value=str(path), expected="a readable file")
+        raise FileAccessError(f"cannot read '{path}': {why}", details=details) from problem
+
+
+def _wrong(message: str, value: str, expected: str) -> UsageError:
+    return UsageError(message, details=BadValue(what="cluster", value=value, expected=expected))

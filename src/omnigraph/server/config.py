@@ -1,0 +1,133 @@
+"""What a server serves and how: the settings of one process, and the graphs that it opens."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
+
+# What a path of the API may call a graph.
+GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}")
+RESERVED_IDS = frozenset({"policies", "healthz", "openapi", "graphs"})
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8080
+_FALSE = frozenset({"", "0", "false"})
+
+
+@record
+class ServedGraph:
+    """A graph to serve.
+
+    Args:
+        graph_id: what paths call it.
+        uri: where it lives.
+        queries: the texts of files of stored queries, by the name of the file.
+        policy_file: the bundle that decides about it, if there is one.
+    """
+
+    graph_id: str
+    uri: str
+    queries: Mapping[str, str] = field(default_factory=dict)
+    policy_file: Path | None = None
+
+
+@record
+class ServerLimits:
+    """What protects the process; sizes are bytes.
+
+    Args:
+        body: the longest body of a request.
+        load_body: the longest body of a load.
+        upload: the longest body of a request with files, which is laid down on disk.
+        body_seconds: how long a body may take to arrive.
+        threads: how many operations run at the same time.
+        streams: how many results are streamed at the same time.
+        export_streams: exports and baselines of one graph at the same time.
+        transport_streams: exports and baselines of all graphs at the same time.
+        transport_wait_s: how long an export waits for one of those.
+        stalled_s: how long a stream waits for a reader that takes nothing.
+    """
+
+    body: int = 1 << 20
+    load_body: int = 32 << 20
+    upload: int = 4 << 30
+    body_seconds: float = 60.0
+    threads: int = 64
+    streams: int = 64
+    export_streams: int = 1
+    transport_streams: int = 8
+    transport_wait_s: float = 0.25
+    stalled_s: float = 30.0
+
+
+@record
+class ServerSettings:
+    """Everything that one process needs to know before it serves.
+
+    Args:
+        graphs: the graphs to serve.
+        host: the address to listen on.
+        port: the port to listen on; 0 lets the system choose.
+        is_cluster: whether a cluster describes the graphs, so that schemas change through it alone.
+        is_personal: whether one person serves a graph of their own, so that every token may do everything.
+        unauthenticated: whether the server may run without any token.
+        requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
+        policy_file: the bundle that decides about the server itself, if there is one.
+        limits: what protects the process.
+    """
+
+    graphs: tuple[ServedGraph, ...]
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+    is_cluster: bool = False
+    is_personal: bool = False
+    unauthenticated: bool = False
+    requires_all_graphs: bool = False
+    policy_file: Path | None = None
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+
+def single_graph(address: str) -> ServedGraph:
+    """Return the graph at one address, under an id that is made of the last part of the address.
+
+    >>> single_graph("s3://bucket/my_graph.omni").graph_id
+    'my-graph'
+    """
+    stem = address.rstrip("/").rpartition("/")[2].rpartition(os.sep)[2].removesuffix(".omni")
+    graph_id = re.sub("[^a-zA-Z0-9-]+", "-", stem).strip("-")[:64]
+    return ServedGraph(graph_id="graph" if not graph_id or graph_id in RESERVED_IDS else graph_id, uri=address)
+
+
+def is_graph_id(text: str) -> bool:
+    """Whether paths may call a graph so.
+
+    >>> is_graph_id("crm"), is_graph_id("my_graph"), is_graph_id("healthz")
+    (True, False, False)
+    """
+    return GRAPH_ID.fullmatch(text) is not None and text not in RESERVED_IDS
+
+
+def parse_bind(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``.
+
+    >>> parse_bind("127.0.0.1:0"), parse_bind("[::1]:8080")
+    (('127.0.0.1', 0), ('::1', 8080))
+
+    Raises:
+        UsageError: it is something else.
+    """
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        details = BadValue(what="bind", value=text, expected="HOST:PORT")
+        raise UsageError(f"invalid address to listen on '{text}'", details=details)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_set(environment: Mapping[str, str], name: str) -> bool:
+    """Whether a variable of the environment says yes: every text but none, ``0`` and ``false``."""
+    return environment.get(name, "").strip().lower() not in _FALSE

@@ -1,0 +1,118 @@
+"""The graphs of a server: opened side by side when it starts, each ready or blocked for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+from omnigraph.engine.accepted import catalog_of
+from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
+from omnigraph.graph import open as open_graph
+from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.operations.request import Backend
+from omnigraph.records import record
+from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
+from omnigraph.server.stored_queries import StoredQueries
+
+_OPENS_AT_ONCE = 4
+
+
+@record
+class ReadyGraph:
+    """A graph that is being served."""
+
+    graph_id: str
+    uri: str
+    backend: Backend
+    queries: StoredQueries
+
+
+@record
+class BlockedGraph:
+    """A graph that could not be opened, and why."""
+
+    graph_id: str
+    reason: str
+
+
+class Graphs:
+    """The graphs that a server opened."""
+
+    def __init__(self, ready: Mapping[str, ReadyGraph], blocked: Mapping[str, BlockedGraph]) -> None:
+        self.ready = MappingProxyType(dict(sorted(ready.items())))
+        self.blocked = MappingProxyType(dict(sorted(blocked.items())))
+
+    @classmethod
+    def open(cls, settings: ServerSettings) -> Graphs:
+        """Open every graph, a few at a time. One that fails is set aside.
+
+        Raises:
+            GraphBlockedError: no graph can be served, or one cannot and all are required.
+            UsageError: two graphs have the same id or live at the same place.
+        """
+        _refuse_doubles(settings.graphs)
+        ready: dict[str, ReadyGraph] = {}
+        blocked: dict[str, BlockedGraph] = {}
+        with ThreadPoolExecutor(_OPENS_AT_ONCE, "omnigraph-open") as threads:
+            for outcome in threads.map(_open, settings.graphs):
+                if isinstance(outcome, ReadyGraph):
+                    ready[outcome.graph_id] = outcome
+                else:
+                    blocked[outcome.graph_id] = outcome
+        found = cls(ready, blocked)
+        if not ready or (blocked and settings.requires_all_graphs):
+            found.close()
+            reasons = "; ".join(f"{item.graph_id}: {item.reason}" for item in blocked.values())
+            details = BadValue(what="graphs", value=", ".join(blocked) or "none", expected="graphs that can be served")
+            raise GraphBlockedError(f"cannot serve: {reasons or 'no graph is configured'}", details=details)
+        return found
+
+    def get(self, graph_id: str) -> ReadyGraph:
+        """Return a graph that is being served.
+
+        Raises:
+            UsageError: nothing can have that id.
+            GraphMissingError: no graph has that id.
+        """
+        if not is_graph_id(graph_id):
+            wrong = BadValue(what="graph id", value=graph_id, expected="1 to 64 letters, digits and dashes")
+            raise UsageError(f"invalid graph id '{graph_id}'", details=wrong)
+        found = self.ready.get(graph_id)
+        if found is None:
+            details = MissingThing(what="graph", name=graph_id)
+            raise GraphMissingError(f"graph '{graph_id}' not found", details=details)
+        return found
+
+    def close(self) -> None:
+        """Finish what is under way on every graph and let go of all of them."""
+        for graph in self.ready.values():
+            graph.backend.close()
+
+
+def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
+    if not is_graph_id(served.graph_id):
+        reason = "the id does not consist of 1 to 64 letters, digits and dashes"
+        return BlockedGraph(graph_id=served.graph_id, reason=reason)
+    try:
+        graph = open_graph(served.uri, group_commit=True)
+    except OmnigraphError as error:
+        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+    try:
+        state = graph.backend.execute(ReadStateRequest()).state
+        queries = StoredQueries.check(served.queries, catalog_of(state.schema))
+    except OmnigraphError as error:
+        graph.close()
+        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries)
+
+
+def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:
+    for attribute, what in (("graph_id", "id"), ("uri", "storage")):
+        seen: set[str] = set()
+        for graph in graphs:
+            value = getattr(graph, attribute).rstrip("/")
+            if value in seen:
+                details = BadValue(what="graph", value=value, expected=f"one graph for each {what}")
+                raise UsageError(f"two graphs have the {what} '{value}'", details=details)
+            seen.add(value)

@@ -1,0 +1,118 @@
+"""What happens around every request, as plain ASGI: a request id, segments of the path, who asks, and the last net."""
+
+from __future__ import annotations
+
+import logging
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from omnigraph.errors import InternalError, OmnigraphError
+from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
+from omnigraph.server.service import INNER_SLASH, Service, encode
+
+_log = logging.getLogger("omnigraph.server")
+_REQUEST_ID = b"x-request-id"
+_WIRE = b"omnigraph-wire"
+_LONGEST_ID = 128
+# What is answered without a token.
+PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", "/metrics"})
+
+
+class Around:
+    """The outermost layer. It names the request, finds out who sends it, and turns what is left over into answers."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope) or str(self._service.runtime.ids.ulid())
+        scope["omnigraph.request_id"] = request_id
+        status = 0
+
+        async def reply(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (_REQUEST_ID, request_id.encode())]
+            await send(message)
+
+        try:
+            await self._serve(scope, receive, reply)
+        except OmnigraphError as error:
+            if status:
+                # The answer has begun: breaking it off is all that is left.
+                raise
+            await send_error(error, request_id, reply, whole=is_our_client(scope))
+        except Exception as bug:
+            _log.exception("request failed", extra={"request_id": request_id})
+            if status:
+                raise
+            await send_error(InternalError(f"unexpected {type(bug).__name__}"), request_id, reply)
+        finally:
+            _log.info("%s %s %s", scope["method"], scope["path"], status, extra={"request_id": request_id})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = _decoded(scope)
+        if path is None:
+            body = plain_body(400, "the path is not valid UTF-8", scope["omnigraph.request_id"])
+            await _send(400, body, {}, send)
+            return
+        scope["path"] = path
+        if path not in PUBLIC:
+            scope["omnigraph.actor"] = self._service.access.authenticate(_authorization(scope))
+        await self._app(scope, receive, send)
+
+
+def is_our_client(scope: Scope) -> bool:
+    """Whether a client of ours asks, which takes an error as a whole."""
+    return any(name == _WIRE for name, _ in scope["headers"])
+
+
+async def send_error(error: OmnigraphError, request_id: str, send: Send, *, whole: bool = False) -> None:
+    """Answer with an error."""
+    if is_internal(error):
+        log_internal(error, request_id)
+    await _send(status_of(error), error_body(error, request_id, whole=whole), error_headers(error), send)
+
+
+def log_internal(error: OmnigraphError, request_id: str) -> None:
+    """Write down what the answer does not tell."""
+    _log.error("%s: %s", error.code, error.message, extra={"request_id": request_id})
+
+
+async def _send(status: int, body: dict[str, object], headers: dict[str, str], send: Send) -> None:
+    content = encode(body)
+    told = {"content-type": "application/json", "content-length": str(len(content)), **headers}
+    listed = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _request_id(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == _REQUEST_ID and 0 < len(value) <= _LONGEST_ID and all(0x20 < byte < 0x7F for byte in value):
+            return str(value.decode())
+    return None
+
+
+def _authorization(scope: Scope) -> str | None:
+    found = [value for name, value in scope["headers"] if name == b"authorization"]
+    return found[0].decode("latin-1") if len(found) == 1 else None
+
+
+def _decoded(scope: Scope) -> str | None:
+    """Return the path with every segment decoded by itself, so that an encoded slash stays inside its segment."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    segments = [unquote_to_bytes(segment) for segment in raw.partition(b"?")[0].split(b"/")]
+    if any(INNER_SLASH.encode() in segment for segment in segments):
+        return None
+    try:
+        return "/".join(segment.decode().replace("/", INNER_SLASH) for segment in segments)
+    except UnicodeDecodeError:
+        return None

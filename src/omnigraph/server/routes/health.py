@@ -1,0 +1,38 @@
+"""Routes about the server itself: whether it lives, what it offers, and which graphs it serves."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph import __version__
+from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, served_document
+from omnigraph.server.service import Service, answer
+from omnigraph.values.formats import STORAGE_FORMAT
+
+router = APIRouter()
+
+
+@router.get("/healthz")
+async def health(request: Request) -> Response:
+    """Answer that the process lives."""
+    del request
+    return answer({"status": "ok", "version": __version__, "internal_schema_version": STORAGE_FORMAT})
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """Answer with the description of the routes."""
+    service: Service = request.app.state.service
+    level = FULL_LEVEL if request.query_params.get("level") == FULL_LEVEL else BASE_LEVEL
+    return Response(served_document(has_auth=not service.access.is_open, level=level), media_type="application/json")
+
+
+@router.get("/graphs")
+async def list_graphs(request: Request) -> Response:
+    """List the graphs that are served, by id."""
+    service: Service = request.app.state.service
+    service.access.require_listing(request.scope.get("omnigraph.actor"))
+    found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in service.graphs.ready.values()]
+    return answer({"graphs": found})

@@ -1,0 +1,42 @@
+"""Routes that keep a graph in shape, or say how it fares."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, StatusRequest
+from omnigraph.server.bodies import branch_of, flag, single
+from omnigraph.server.models import CleanupBody, OptimizeBody
+from omnigraph.server.service import GraphCall, answer
+
+router = APIRouter(prefix="/graphs/{graph_id}")
+
+
+@router.get("/status")
+async def get_status(request: Request) -> Response:
+    """Say how a graph fares, and what to do about it."""
+    call = GraphCall(request)
+    asked = StatusRequest(branch=branch_of(single(request, "branch")), storage=flag(request, "storage"))
+    return answer((await call.execute(asked)).to_json())
+
+
+@router.post("/maintenance/optimize")
+async def optimize(request: Request) -> Response:
+    """Compact the tables of a branch and bring their indexes up to date."""
+    call = GraphCall(request)
+    body = await call.json(OptimizeBody)
+    call.service.exports.refuse_while_exporting(call.graph.graph_id)
+    asked = OptimizeRequest(branch=branch_of(body.branch), types=body.types, actor=call.actor_name)
+    return answer((await call.execute(asked)).to_json())
+
+
+@router.post("/maintenance/cleanup")
+async def cleanup(request: Request) -> Response:
+    """Give back the storage of old states; without ``confirm`` only say what would go."""
+    call = GraphCall(request)
+    body = await call.json(CleanupBody)
+    call.service.exports.refuse_while_exporting(call.graph.graph_id)
+    asked = CleanupRequest(keep=body.keep, older_than_s=body.older_than_seconds, confirm=bool(body.confirm))
+    return answer((await call.execute(asked)).to_json())

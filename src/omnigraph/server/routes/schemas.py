@@ -1,0 +1,86 @@
+"""Routes about the schema of a graph, and the tables of a state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.catalog import compile_schema
+from omnigraph.engine.accepted import catalog_of
+from omnigraph.errors import BadValue, SchemaManagedError
+from omnigraph.lang.pg import parse_schema
+from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.operations.request import Backend
+from omnigraph.operations.writes import ApplySchemaRequest
+from omnigraph.policy import Action
+from omnigraph.server.bodies import branch_of, single
+from omnigraph.server.models import (
+    SchemaApplyBody,
+    catalog_document,
+    optional_commit,
+    snapshot_document,
+)
+from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.stored_queries import StoredQueries
+
+if TYPE_CHECKING:
+    from omnigraph.engine.schema import SchemaApplyResult
+
+router = APIRouter(prefix="/graphs/{graph_id}")
+
+
+@router.get("/snapshot")
+async def get_snapshot(request: Request) -> Response:
+    """Show the tables of the newest state of a branch."""
+    call = GraphCall(request)
+    branch = branch_of(single(request, "branch"))
+    state = (await call.execute(ReadStateRequest(branch=branch))).state
+    return answer(snapshot_document(branch, state))
+
+
+@router.get("/schema")
+async def get_schema(request: Request) -> Response:
+    """Show the text of the accepted schema."""
+    call = GraphCall(request)
+    call.require(Action.READ, branch=None)
+    inner = call.graph.backend
+    state = (await call.service.run(lambda: inner.execute(ReadStateRequest()))).state
+    return answer({"schema_source": state.schema.source})
+
+
+@router.get("/catalog")
+async def get_catalog(request: Request) -> Response:
+    """Show the compiled schema of a branch, with how many entities of each type there are."""
+    call = GraphCall(request)
+    state = (await call.execute(ReadStateRequest(branch=branch_of(single(request, "branch"))))).state
+    return answer(await call.service.run(lambda: catalog_document(catalog_of(state.schema), state)))
+
+
+@router.post("/schema/apply")
+async def apply_schema(request: Request) -> Response:
+    """Bring main to another schema, unless a cluster describes the graph."""
+    call = GraphCall(request)
+    body = await call.json(SchemaApplyBody)
+    call.require(Action.SCHEMA_APPLY, branch=None, target="main")
+    if call.service.settings.is_cluster:
+        raise SchemaManagedError(
+            "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
+            details=BadValue(what="schema", value=call.graph.graph_id, expected="a change of the cluster"),
+        )
+    call.service.exports.refuse_while_exporting(call.graph.graph_id)
+    asked = ApplySchemaRequest(
+        text=body.schema_source, allow_data_loss=bool(body.allow_data_loss), actor=call.actor_name
+    )
+    done = await call.run(lambda backend: _apply(call, backend, asked))
+    return answer({"uri": call.graph.uri, **done.to_json(), "commit": optional_commit(done.commit)})
+
+
+def _apply(call: GraphCall, backend: Backend, asked: ApplySchemaRequest) -> SchemaApplyResult:
+    if len(call.graph.queries):
+        # A change that would break a stored query is refused before it is published.
+        desired = compile_schema(parse_schema(asked.text))
+        StoredQueries.check({stored.source_name: stored.text for stored in call.graph.queries}, desired)
+    return backend.execute(asked)

@@ -1,0 +1,240 @@
+"""Streams: bytes from a thread that makes them to a client that takes them, with little in between.
+
+A producer waits while the client has not taken what was made before. It stops when the client goes away or takes
+nothing for too long, and what it holds, such as the slot of an export, is given back when it has ended, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from omnigraph.errors import BadValue, LimitExceeded, QueryCancelledError, StreamCapacityError
+from omnigraph.runtime import in_context, start_thread
+from omnigraph.server.config import ServerLimits
+
+CHUNK_BYTES = 64 << 10
+_QUEUED = 2
+_TRANSPORT_BYTES = 256 << 10
+
+
+class ByteStream:
+    """Hands bytes over. ``write`` is called by the thread that makes them; iterating is for the client's side."""
+
+    def __init__(self, limits: ServerLimits, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
+        self._stalled_s = limits.stalled_s
+        self._chunk_bytes = chunk_bytes
+        self._held = bytearray()
+        self._failure: BaseException | None = None
+        self.cancelled = threading.Event()
+
+    def start(self, name: str, produce: Callable[[ByteStream], None], *, ended: Callable[[], None]) -> None:
+        """Run the producer in a thread of its own; ``ended`` is called when it has unwound, whatever happened."""
+
+        def run() -> None:
+            try:
+                produce(self)
+                self.flush()
+            except BaseException as problem:  # noqa: BLE001 - raised where the client's side iterates
+                self._failure = problem
+            finally:
+                ended()
+                self._end()
+
+        start_thread(name, in_context(run))
+
+    def write(self, data: Any) -> None:
+        """Take bytes, and wait while the client is behind.
+
+        Raises:
+            QueryCancelledError: the client went away, or took nothing for too long.
+        """
+        self._held += data
+        while len(self._held) >= self._chunk_bytes:
+            self._put(bytes(self._held[: self._chunk_bytes]))
+            del self._held[: self._chunk_bytes]
+
+    def flush(self) -> None:
+        """Hand over what is held back."""
+        if self._held:
+            self._put(bytes(self._held))
+            self._held.clear()
+
+    async def first(self) -> bytes | None:
+        """Return the first bytes, so that what goes wrong before them can still be answered properly.
+
+        Raises:
+            OmnigraphError: whatever the producer raised before it made anything.
+        """
+        found = await self._queue.get()
+        if found is None and self._failure is not None:
+            raise self._failure
+        return found
+
+    async def rest(self, first: bytes | None) -> AsyncIterator[bytes]:
+        """Yield the bytes to the client."""
+        try:
+            found = first
+            while found is not None:
+                yield found
+                found = await self._queue.get()
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let the producer know that nobody takes anything any more."""
+        self.cancelled.set()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+    def _put(self, chunk: bytes) -> None:
+        waiting: Future[None] = Future()
+        if not self.cancelled.is_set():
+            waiting = asyncio.run_coroutine_threadsafe(self._queue.put(chunk), self._loop)
+            try:
+                waiting.result(self._stalled_s)
+            except TimeoutError:
+                waiting.cancel()
+                self.cancelled.set()
+        if self.cancelled.is_set():
+            details = BadValue(what="stream", value="closed", expected="a client that reads")
+            raise QueryCancelledError("the client does not take the stream", details=details)
+
+    def _end(self) -> None:
+        async def end() -> None:
+            # A client that takes nothing must not keep the end from coming.
+            if self.cancelled.is_set():
+                self.close()
+            await self._queue.put(None)
+
+        with suppress(RuntimeError):
+            # The loop may be gone when the process ends.
+            asyncio.run_coroutine_threadsafe(end(), self._loop)
+
+
+class StreamSlots:
+    """How many results may be streamed at the same time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._free = threading.BoundedSemaphore(most)
+
+    def take(self) -> Callable[[], None]:
+        """Take a slot and return what gives it back.
+
+        Raises:
+            StreamCapacityError: all are taken.
+        """
+        if not self._free.acquire(blocking=False):
+            raise _full("stream_result_slots", self._most, self._most + 1)
+        return self._free.release
+
+
+class ExportSlots:
+    """How many exports and baselines may run at the same time, on one graph and in all."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._by_graph: dict[str, int] = {}
+        self._transport = threading.BoundedSemaphore(limits.transport_streams)
+
+    def take(self, graph_id: str) -> Callable[[], None]:
+        """Take a slot and return what gives it back; waits a moment where all graphs together are busy.
+
+        Raises:
+            StreamCapacityError: an export of this graph is running, or too many of all graphs are.
+        """
+        with self._lock:
+            taken = self._by_graph.get(graph_id, 0)
+            if taken >= self._limits.export_streams:
+                raise _full("stream_export_slots", self._limits.export_streams, taken + 1)
+            self._by_graph[graph_id] = taken + 1
+        if not self._transport.acquire(timeout=self._limits.transport_wait_s):
+            self._leave(graph_id)
+            budget = self._limits.transport_streams * _TRANSPORT_BYTES
+            raise _full("stream_export_transport_bytes", budget, budget + _TRANSPORT_BYTES)
+
+        def leave() -> None:
+            self._transport.release()
+            self._leave(graph_id)
+
+        return leave
+
+    def refuse_while_exporting(self, graph_id: str) -> None:
+        """Return if no export of a graph is running; what moves tables away from under it has to wait.
+
+        Raises:
+            StreamCapacityError: one is running.
+        """
+        with self._lock:
+            taken = self._by_graph.get(graph_id, 0)
+        if taken:
+            raise _full("stream_export_slots", self._limits.export_streams, taken + 1)
+
+    def _leave(self, graph_id: str) -> None:
+        with self._lock:
+            self._by_graph[graph_id] -= 1
+            if not self._by_graph[graph_id]:
+                del self._by_graph[graph_id]
+
+
+def _full(resource: str, limit: int, actual: int) -> StreamCapacityError:
+    details = LimitExceeded(resource=resource, limit=limit, actual=actual)
+    return StreamCapacityError("too many streams are running", details=details)
+
+
+@contextmanager
+def writing_arrow(sink: ByteStream, schema: Any) -> Iterator[Any]:
+    """Give a writer of Arrow batches into a stream, as the IPC stream format."""
+    import pyarrow as pa  # noqa: PLC0415 - loaded with the first result of this form
+
+    with pa.ipc.new_stream(pa.PythonFile(_Sink(sink), mode="w"), schema) as writer:
+        yield writer
+
+
+class _Sink:
+    """A stream as Arrow takes it."""
+
+    closed = False
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        """Hand bytes over."""
+        self._stream.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Hand nothing over: chunks go when they are full."""
+
+    def close(self) -> None:
+        """End; the producer says when."""
+
+    def writable(self) -> bool:
+        """Whether bytes can be written."""
+        return True
+
+    def readable(self) -> bool:
+        """Whether bytes can be read."""
+        return False
+
+    def seekable(self) -> bool:
+        """Whether there is a way back."""
+        return False
+
+
+def write_lines(stream: ByteStream, lines: Iterable[bytes]) -> None:
+    """Write lines, each with its end."""
+    for line in lines:
+        stream.write(line)
+        stream.write(b"\n")

@@ -1,0 +1,69 @@
+"""A server of a test: a process of its own that listens on a port of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.e2e.process import clean_environment
+
+ROOT = Path(__file__).parents[2]
+LISTENING = "OMNIGRAPH_LISTEN_ADDR="
+# Generous: it bounds a hanging test, nothing is measured by it.
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server that listens."""
+
+    url: str
+    process: subprocess.Popen[str]
+    log: Path
+
+    def client(self, token: str | None = None, **options: Any) -> httpx2.Client:
+        """Return a client of it; close it."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=WAIT_S, **options)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it by a signal, and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(WAIT_S)
+
+
+@contextmanager
+def run_server(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[RunningServer]:
+    """Run a command that serves, until the block ends."""
+    with log.open("w", encoding="utf-8") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=clean_environment(
+                PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})
+            ),
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        assert line.startswith(LISTENING), f"{line!r}: {log.read_text(encoding='utf-8')}"
+        yield RunningServer(url=f"http://{line.removeprefix(LISTENING)}", process=process, log=log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(WAIT_S)
+        if process.stdout is not None:
+            process.stdout.close()
