@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -51,7 +52,9 @@ def run_server(
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            env=clean_environment(PYTHONPATH=str(ROOT / "src"), OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})),
+            env=clean_environment(
+                PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})
+            ),
         )
     try:
         assert process.stdout is not None

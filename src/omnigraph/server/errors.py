@@ -62,8 +62,11 @@ def is_internal(error: OmnigraphError) -> bool:
     )
 
 
-def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str, Any]:
-    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions."""
+def error_body(error: OmnigraphError, request_id: str | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions.
+
+    ``whole`` adds the error itself, for clients of ours, which raise it again.
+    """
     status = status_of(error)
     body: dict[str, Any] = {"error": _INTERNAL if is_internal(error) else _message(error)}
     code = _CODES.get(status)
@@ -73,6 +76,8 @@ def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str
         body |= _details(error)
         if isinstance(error.details, errors.Diagnostic) and error.details.place is not None:
             body["diagnostic"] = _diagnostic(error.details, error.code)
+        if whole:
+            body["problem"] = error.to_json()
     if request_id is not None:
         body["request_id"] = request_id
     return body

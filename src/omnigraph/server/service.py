@@ -18,6 +18,7 @@ from omnigraph.server.access import Access
 from omnigraph.server.bodies import read_json
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.running import RunningCalls
 from omnigraph.server.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,7 @@ class Service:
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
         self.is_draining = False
+        self.running = RunningCalls()
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
