@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench-spark: setup ## Measure the data plane on Spark beside what it is compared
 
 bench-startup: setup ## Time short commands beside the bare imports of pyarrow and lance
 	$(BIN)/python bench/startup.py
+
+bench-server: setup ## Requests per second and latencies of a server beside the embedded graph
+	$(BIN)/python bench/server.py
 
 bench-growth: setup ## Memory, files, bytes and times of 5,000 commits of one row, and of 500 branches that come and go
 	$(BIN)/python bench/growth.py

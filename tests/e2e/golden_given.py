@@ -156,6 +156,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "forbidden": _nothing,
     "stranger": _nothing,
     "operator": _operator,
+    "served": _nothing,
 }
 
 
@@ -191,6 +192,23 @@ def _refusing_provider(ground: Ground) -> Iterator[None]:
         }
         ground.values["<provider>"] = server.url
         yield
+
+
+@contextmanager
+def _listing_server(ground: Ground) -> Iterator[None]:
+    """A server that lists its graphs, and an operator config that knows it."""
+    with _Forbidding(("127.0.0.1", 0), _Listing) as server:
+        server.answer = json.dumps({"graphs": [{"graph_id": "crm", "uri": "s3://acme/crm"}]}).encode()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        home = ground.folder / "home"
+        home.mkdir()
+        (home / "config.yaml").write_text(f"servers: {{eu: {{url: '{url}'}}}}\n", encoding="utf-8")
+        ground.values["<server>"] = url
+        try:
+            yield
+        finally:
+            server.shutdown()
 
 
 @contextmanager
@@ -237,7 +255,15 @@ class _Forbidden(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Listing(_Forbidden):
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(self.server.answer)))
+        self.end_headers()
+
+
 _AROUND: dict[str, Callable[[Ground], AbstractContextManager[None]]] = {
+    "served": _listing_server,
     "busy": _busy_writer,
     "notes": _refusing_provider,
     "forbidden": partial(_forbidding_store, code="AccessDenied"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from omnigraph.cli.graphs import CommandBackend, local_backend
 from omnigraph.cli.lazy import show_pandas
 from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
@@ -23,6 +24,7 @@ from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import Source
+    from omnigraph.operations import Backend
 
 # Below these a load in process is done before Spark has started.
 LARGE_BYTES = 256 << 20
@@ -211,6 +213,25 @@ def open_spark(request: SparkRequest, *, is_short: bool) -> Iterator[Any]:
     finally:
         if is_ours:
             stop(started)
+
+
+@contextmanager
+def on_engine(backend: CommandBackend, request: SparkRequest) -> Iterator[Backend]:
+    """Give what executes merges, reverts and differences: the backend itself, or executors if the options ask for them.
+
+    Raises:
+        SparkMissingError, JavaMissingError, JavaTooOldError: what Spark needs is not there.
+        SparkStartError, SparkWorkerError: it does not start, or cannot run our code.
+        UsageError: the graph is one of a server.
+    """
+    if not choose_plainly(request).is_spark:
+        yield backend
+        return
+    storage = local_backend(backend)
+    with open_spark(request, is_short=False) as started:
+        from omnigraph.spark.history.operations import ExecutorBackend  # noqa: PLC0415 - loaded for the runs that use it
+
+        yield ExecutorBackend(storage, started)
 
 
 def _is_large(size: InputSize) -> bool:

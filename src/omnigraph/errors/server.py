@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
+from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, LimitExceeded, MissingThing
 from omnigraph.records import record
 
@@ -31,6 +31,36 @@ class BodyTimeoutError(OmnigraphError, TimeoutError):
     """The body of a request did not arrive in time."""
 
     row = ErrorRow(code="request.timeout", kind=Kind.BUSY, details=LimitExceeded, retry=Retry.AS_IS)
+
+
+class AdmissionError(OmnigraphError):
+    """As many writes are under way as the server takes, of one actor or of all; nothing was written."""
+
+    row = ErrorRow(
+        code="server.admission",
+        kind=Kind.BUSY,
+        details=LimitExceeded,
+        retry=Retry.AS_IS,
+        hint="wait for some of them to end, then try again",
+    )
+
+
+class ServerEndingError(OmnigraphError):
+    """The server ended before the request did; a write may have been published or not."""
+
+    row = ErrorRow(
+        code="server.ending",
+        kind=Kind.UNAVAILABLE,
+        retry=Retry.AS_IS,
+        effect=Effect.UNKNOWN,
+        hint="send the request again, a write under the same idempotency key",
+    )
+
+
+class OutcomeMissingError(OmnigraphError, KeyError):
+    """Nothing is known of a write of that name: it was not sent by this caller, or too long ago."""
+
+    row = ErrorRow(code="operation.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class StreamCapacityError(OmnigraphError):

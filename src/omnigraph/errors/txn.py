@@ -86,7 +86,7 @@ class RepeatedRequest(Details):
     """The commit that was made for an idempotency key, and the request that asked for it."""
 
     branch: str
-    commit_id: str
+    commit_id: str | None
     request_id: str | None
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
+from omnigraph.runtime.tally import Tally
 from omnigraph.values.ids import ENTROPY_BITS, Ulid
 
 
@@ -157,11 +158,12 @@ class IdSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Clock, randomness, ids and failpoints of one engine."""
+    """Clock, randomness, ids, failpoints and the tally of one engine."""
 
     clock: Clock
     randomness: Randomness
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(FAILPOINTS))
+    tally: Tally = field(default_factory=Tally)
     ids: IdSource = field(init=False)
 
     def __post_init__(self) -> None:

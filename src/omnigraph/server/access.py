@@ -2,83 +2,79 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.request import Backend
-from omnigraph.policy import Action, Actor, Decision, Question
-from omnigraph.policy.bundle import BundleKind
+from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
+from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.identity import AccessState, Identities, classify_access
-from omnigraph.values import BranchName
+from omnigraph.server.oidc import verifier_from_environment
 
 SERVER = "server"
-
-
-class EverythingAllowed:
-    """The policy of a person who serves a graph of their own."""
-
-    def __init__(self, resource_id: str) -> None:
-        self.resource_id = resource_id
-
-    def decide(self, actor: Actor | None, question: Question) -> Decision:
-        """Allow it."""
-        del actor
-        return Decision(allowed=True, message=f"action '{question.action}' is allowed: the server is personal")
+OWNER = "owner"
 
 
 class Access:
     """What a server demands of callers. Without arguments it demands nothing: every caller may do everything.
 
     Args:
-        state: whether callers have to say who they are, and what holds then.
-        identities: the tokens that it accepts.
-        server_policy: what decides about the server itself.
-        graph_policies: what decides about each graph, by its id; a graph without one lets actors read.
+        identities: the tokens that are accepted.
+        policies: the policy of each graph that has one, by the id of the graph.
+        server_policy: the policy of the server itself.
+        is_unauthenticated: whether it may be open.
+
+    Raises:
+        IdentityConfigError: a server must not start with these.
     """
 
     def __init__(
         self,
-        state: AccessState = AccessState.OPEN,
         identities: Identities | None = None,
+        policies: Mapping[str, Policy] | None = None,
         server_policy: Policy | None = None,
-        graph_policies: Mapping[str, Policy] | None = None,
+        *,
+        is_unauthenticated: bool = True,
     ) -> None:
-        self.state = state
-        self.identities = identities or Identities()
+        self._identities = identities or Identities()
+        self._policies = dict(policies or {})
         self._server_policy = server_policy or NoBundle(SERVER)
-        self._graph_policies = dict(graph_policies or {})
+        self.state = classify_access(
+            has_tokens=self._identities.has_tokens,
+            has_policy=bool(policies) or server_policy is not None,
+            is_unauthenticated=is_unauthenticated,
+        )
 
     @classmethod
-    def load(
-        cls, settings: ServerSettings, identities: Identities, graph_policies: Mapping[str, Policy] | None = None
+    def from_settings(
+        cls,
+        settings: ServerSettings,
+        policies: Mapping[str, Policy],
+        environment: Mapping[str, str] | None = None,
     ) -> Access:
-        """Return what settings and tokens ask for.
-
-        Args:
-            settings: the settings of the server.
-            identities: the tokens that it accepts.
-            graph_policies: the policies of the graphs that are served, compiled.
+        """Return what settings and environment ask for; ``policies`` are those of the graphs.
 
         Raises:
-            IdentityConfigError: the server would be open by accident, or closed to everyone.
-            FileMissingError, FileAccessError, PolicyFormatError: the bundle of the server cannot be used.
+            IdentityConfigError: the tokens cannot be read, or a server must not start with them.
+            PolicyFormatError, FileMissingError, FileAccessError: the policy of the server cannot be used.
         """
-        state = classify_access(
-            has_tokens=identities.has_tokens,
-            has_policy=settings.policy_file is not None or any(graph.policy_file for graph in settings.graphs),
+        if settings.owner_token is not None:
+            owned = {graph.graph_id: _owner_policy(BundleKind.GRAPH, graph.graph_id) for graph in settings.graphs}
+            tokens = Identities.of({OWNER: settings.owner_token}, source="a token made for this run")
+            return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER))
+        variables = os.environ if environment is None else environment
+        identities = Identities.from_environment(variables, verifier=verifier_from_environment(variables))
+        return cls(
+            identities,
+            policies,
+            None
+            if settings.policy_file is None
+            else BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER),
             is_unauthenticated=settings.unauthenticated,
         )
-        policies = dict(graph_policies or {})
-        server: Policy | None = None
-        if settings.is_personal:
-            server = EverythingAllowed(SERVER)
-            for graph in settings.graphs:
-                policies.setdefault(graph.graph_id, EverythingAllowed(graph.graph_id))
-        if settings.policy_file is not None:
-            server = BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER)
-        return cls(state, identities, server, policies)
 
     @property
     def is_open(self) -> bool:
@@ -88,45 +84,65 @@ class Access:
     @property
     def asks_provider(self) -> bool:
         """Whether authentication may have to wait for an identity provider, so that it belongs into a thread."""
-        return self.identities.asks_provider
+        return self._identities.asks_provider
+
+    @property
+    def token_sources(self) -> tuple[str, ...]:
+        """Where the tokens came from, for the log."""
+        return self._identities.sources
 
     def authenticate(self, authorization: str | bytes | None) -> Actor | None:
         """Return who sends a header; None where callers need not say.
 
         Raises:
             TokenMissingError, TokenInvalidError: they must say, and did not.
-            IdentityProviderError: the token cannot be checked.
         """
-        return None if self.is_open else self.identities.actor_of(authorization)
+        return None if self.is_open else self._identities.actor_of(authorization)
 
     def backend(self, graph_id: str, inner: Backend, actor: Actor | None) -> Backend:
         """Return what executes the requests of an actor on a graph."""
-        return inner if self.is_open else AuthorizedBackend(inner, self._policy_of(graph_id), actor)
+        if self.is_open:
+            return inner
+        return AuthorizedBackend(inner, self._policy_of(graph_id), actor)
 
     def require(
-        self, graph_id: str, actor: Actor | None, action: Action, *, branch: str | None, target: str | None = None
+        self,
+        graph_id: str | None,
+        actor: Actor | None,
+        action: Action | str,
+        *,
+        branch: str | None,
+        target: str | None = None,
     ) -> None:
-        """Return if an actor may do something on a graph.
-
-        Raises:
-            PolicyDeniedError: they may not.
-            PolicyEvaluationError: there is no decision.
-            ValueFormatError: a branch name is blank or malformed.
-        """
-        on, targeted = (None if name is None else str(BranchName.parse(name)) for name in (branch, target))
-        check_allowed(self._policy_of(graph_id), actor, Question(action=action, branch=on, target_branch=targeted))
-
-    def require_listing(self, actor: Actor | None) -> None:
-        """Return if an actor may list the graphs.
+        """Return if an actor may do something on a graph, or on the server itself if ``graph_id`` is None.
 
         Raises:
             PolicyDeniedError: they may not.
             PolicyEvaluationError: there is no decision.
         """
-        check_allowed(self._server_policy, actor, Question(action=Action.GRAPH_LIST))
+        policy = self._server_policy if graph_id is None else self._policy_of(graph_id)
+        names = (None if name is None else name.strip() for name in (branch, target))
+        wanted, targeted = names
+        check_allowed(policy, actor, Question(action=Action(action), branch=wanted, target_branch=targeted))
 
     def _policy_of(self, graph_id: str) -> Policy:
-        return self._graph_policies.get(graph_id) or NoBundle(graph_id)
+        return self._policies.get(graph_id) or NoBundle(graph_id)
+
+
+def has_identities(environment: Mapping[str, str]) -> bool:
+    """Whether the environment names tokens or an identity provider.
+
+    Raises:
+        IdentityConfigError: what it names cannot be used.
+    """
+    return Identities.from_environment(environment, verifier=verifier_from_environment(environment)).has_tokens
+
+
+def _owner_policy(kind: BundleKind, resource_id: str) -> Policy:
+    actions = tuple(action for action in Action if (action in SERVER_ACTIONS) is (kind is BundleKind.SERVER))
+    rule = Rule(id=OWNER, group=OWNER, actions=actions)
+    bundle = PolicyBundle(kind=kind, groups={OWNER: (OWNER,)}, protected_branches=frozenset(), rules=(rule,))
+    return BundlePolicy(bundle, resource_id)
 
 
 def load_graph_policy(served: ServedGraph) -> Policy | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, is_our_client, log_internal
 from omnigraph.server.routes import (
@@ -21,6 +24,7 @@ from omnigraph.server.routes import (
     loads,
     maintenance,
     mutations,
+    operation,
     operations,
     queries,
     schemas,
@@ -29,6 +33,7 @@ from omnigraph.server.service import Service, answer
 
 GROUPS = (
     health,
+    operation,
     queries,
     mutations,
     loads,
@@ -54,6 +59,20 @@ def create_app(service: Service) -> ASGIApp:
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)
     return Around(app, service)
+
+
+def metrics_app(service: Service) -> ASGIApp:
+    """Return the application that shows the figures of a service, and whether it is ready, on an address of its own."""
+
+    async def figures(request: Request) -> Response:
+        del request
+        return Response(service.control.metrics.text(), media_type=CONTENT_TYPE)
+
+    async def ready(request: Request) -> Response:
+        del request
+        return operation.readiness(service, shows_names=True)
+
+    return Starlette(routes=[Route("/metrics", figures), Route("/readyz", ready)])
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

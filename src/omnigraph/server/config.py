@@ -74,10 +74,10 @@ class ServerSettings:
         host: the address to listen on.
         port: the port to listen on; 0 lets the system choose.
         is_cluster: whether a cluster describes the graphs, so that schemas change through it alone.
-        is_personal: whether one person serves a graph of their own, so that every token may do everything.
         unauthenticated: whether the server may run without any token.
         requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
         policy_file: the bundle that decides about the server itself, if there is one.
+        owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
     """
 
@@ -85,10 +85,10 @@ class ServerSettings:
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
     is_cluster: bool = False
-    is_personal: bool = False
     unauthenticated: bool = False
     requires_all_graphs: bool = False
     policy_file: Path | None = None
+    owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 

@@ -16,6 +16,8 @@ _STATUSES: Mapping[type[OmnigraphError], int] = {
     errors.BlobRangeError: 416,
     errors.BodyTimeoutError: 408,
     errors.QueryTimeoutError: 408,
+    errors.RequestDeadlineError: 408,
+    errors.IdempotencyKeyError: 422,
     # The text of the request holds the queries, so that a name it lacks is a mistake in the request.
     errors.QueryNotFoundError: 400,
     # Names of types inside a request.
@@ -57,7 +59,10 @@ def is_internal(error: OmnigraphError) -> bool:
     """Whether what the error says is for the log of the server alone."""
     return (
         status_of(error) >= 500
-        and not isinstance(error, errors.WriteOutcomeError | errors.ClaimBusyError | errors.GraphBlockedError)
+        and not isinstance(
+            error,
+            errors.WriteOutcomeError | errors.ClaimBusyError | errors.GraphBlockedError | errors.ServerEndingError,
+        )
         and error.kind is not errors.Kind.UNSUPPORTED
     )
 

@@ -29,6 +29,8 @@ class ReadyGraph:
     backend: Backend
     queries: StoredQueries
     policy: Policy | None = None
+    # As the configuration has it.
+    address: str = ""
 
 
 @record
@@ -47,8 +49,8 @@ class Graphs:
         self.blocked = MappingProxyType(dict(sorted(blocked.items())))
 
     @classmethod
-    def open(cls, settings: ServerSettings) -> Graphs:
-        """Open every graph, a few at a time. One that fails is set aside.
+    def open(cls, settings: ServerSettings, before: Graphs | None = None) -> Graphs:
+        """Open every graph, a few at a time. One that fails is set aside; one that ``before`` has open stays open.
 
         Raises:
             GraphBlockedError: no graph can be served, or one cannot and all are required.
@@ -58,14 +60,14 @@ class Graphs:
         ready: dict[str, ReadyGraph] = {}
         blocked: dict[str, BlockedGraph] = {}
         with ThreadPoolExecutor(_OPENS_AT_ONCE, "omnigraph-open") as threads:
-            for outcome in threads.map(_open, settings.graphs):
+            for outcome in threads.map(lambda served: _open(served, before), settings.graphs):
                 if isinstance(outcome, ReadyGraph):
                     ready[outcome.graph_id] = outcome
                 else:
                     blocked[outcome.graph_id] = outcome
         found = cls(ready, blocked)
         if not ready or (blocked and settings.requires_all_graphs):
-            found.close()
+            found.close(but=before)
             reasons = "; ".join(f"{item.graph_id}: {item.reason}" for item in blocked.values())
             details = BadValue(what="graphs", value=", ".join(blocked) or "none", expected="graphs that can be served")
             raise GraphBlockedError(f"cannot serve: {reasons or 'no graph is configured'}", details=details)
@@ -92,28 +94,41 @@ class Graphs:
             raise GraphMissingError(f"graph '{graph_id}' not found", details=details)
         return found
 
-    def close(self) -> None:
-        """Finish what is under way on every graph and let go of all of them."""
+    def close(self, but: Graphs | None = None) -> None:
+        """Finish what is under way on every graph and let go of all of them, ``but`` for those that others have."""
+        kept = () if but is None else tuple(graph.backend for graph in but.ready.values())
         for graph in self.ready.values():
-            graph.backend.close()
+            if not any(graph.backend is backend for backend in kept):
+                graph.backend.close()
 
 
-def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
+def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGraph:
     if not is_graph_id(served.graph_id):
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
         return BlockedGraph(graph_id=served.graph_id, reason=reason)
+    known = () if before is None else before.ready.values()
+    kept = next((graph.backend for graph in known if graph.address == served.uri), None)
+    is_kept = kept is not None
     try:
         policy = load_graph_policy(served)
-        graph = open_graph(served.uri, group_commit=True)
+        backend = kept or open_graph(served.uri, group_commit=True).backend
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
     try:
-        state = graph.backend.execute(ReadStateRequest()).state
+        state = backend.execute(ReadStateRequest()).state
         queries = StoredQueries.check(served.queries, catalog_of(state.schema))
     except OmnigraphError as error:
-        graph.close()
+        if not is_kept:
+            backend.close()
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries, policy=policy)
+    return ReadyGraph(
+        graph_id=served.graph_id,
+        uri=backend.uri,
+        backend=backend,
+        queries=queries,
+        policy=policy,
+        address=served.uri,
+    )
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

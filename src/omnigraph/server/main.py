@@ -15,21 +15,26 @@ from dataclasses import replace
 from typing import NoReturn
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
-from omnigraph.server.app import create_app
+from omnigraph.server.app import create_app, metrics_app
 from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
+from omnigraph.server.control.control import Control
+from omnigraph.server.control.lifecycle import Ending, Reloading, finish
+from omnigraph.server.control.logs import Redaction, configure_logs
+from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
-from omnigraph.server.identity import Identities
 from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
 _log = logging.getLogger("omnigraph.server")
-_DRAIN_S = 30
+_BACKLOG = 2048
+Load = Callable[[], ServerSettings]
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -40,89 +45,140 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
     parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
     given = parser.parse_args(argv)
-    try:
+
+    def load() -> ServerSettings:
         host, port = parse_bind(given.bind)
-        settings = replace(
+        return replace(
             cluster_settings(given.cluster),
             host=host,
             port=port,
             unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
             requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
         )
-        code = serve(settings)
+
+    try:
+        code = serve(load(), load)
     except OmnigraphError as error:
         sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         code = error.kind.exit_code
     sys.exit(code)
 
 
-def serve(
-    settings: ServerSettings, identities: Identities | None = None, *, listening: Callable[[str], None] | None = None
-) -> int:
-    """Serve until a signal ends it, and return the exit code; the environment names the tokens where none are given.
+def serve(settings: ServerSettings, load: Load | None = None) -> int:
+    """Serve until a signal ends it, and return the exit code.
 
-    ``listening`` is called with the address once the server listens.
+    Args:
+        settings: what to serve.
+        load: reads the configuration again when the process is told to; it stays the same when None.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
-    _configure_logs()
-    service = open_service(settings, identities or Identities.from_environment(os.environ))
+    redaction = Redaction()
+    configure_logs(redaction)
+    redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    runtime = Runtime.system()
+    control = Control(ControlSettings.from_environment(os.environ), runtime.clock, redaction)
+    service = open_service(settings, runtime, control)
     try:
-        with _listen(settings) as listener:
-            asyncio.run(_serve(service, listener, listening))
-    finally:
+        with listen(settings.host, settings.port) as listener:
+            asyncio.run(_serve(service, listener, load or (lambda: settings)))
+    except BaseException:
         service.close()
-    return 0
+        raise
+    code = finish(control, service.close)
+    if code:
+        # A thread that does not end must not keep the process: what it wrote is recovered by the next writer.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
-def open_service(settings: ServerSettings, identities: Identities) -> Service:
+def open_service(settings: ServerSettings, runtime: Runtime | None = None, control: Control | None = None) -> Service:
     """Open the graphs and everything else that requests need.
 
     Raises:
         OmnigraphError: something of it cannot be opened.
     """
-    graphs = Graphs.open(settings)
+    graphs, access = _open(settings, None)
+    return Service(settings, graphs, access, runtime or Runtime.system(), control)
+
+
+def reload_service(service: Service, load: Load) -> str:
+    """Put the configuration that ``load`` reads in place, and return what is served now.
+
+    Raises:
+        OmnigraphError: something of it makes no sense or cannot be opened; nothing has changed.
+    """
+    settings = load()
+    service.control.redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    graphs, access = _open(settings, service.graphs)
+    service.replace(settings, graphs, access)
+    return f"{len(graphs.ready)} graphs served, {len(graphs.blocked)} blocked"
+
+
+def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Access]:
+    graphs = Graphs.open(settings, before)
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
     try:
-        access = Access.load(settings, identities, graphs.policies)
+        access = Access.from_settings(settings, graphs.policies)
     except OmnigraphError:
-        graphs.close()
+        graphs.close(but=before)
         raise
-    _log.info("access is %s, tokens from %s", access.state.value, ", ".join(identities.sources) or "nowhere")
-    return Service(settings, graphs, access, Runtime.system())
+    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
+    return graphs, access
 
 
-async def _serve(service: Service, listener: socket.socket, listening: Callable[[str], None] | None = None) -> None:
-    config = uvicorn.Config(
-        create_app(service),
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_DRAIN_S,
-    )
-    server = _Server(config, service.drain)
-    loop = asyncio.get_running_loop()
+async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
+    control, loop = service.control, asyncio.get_running_loop()
+    server = _server_of(create_app(service), control.settings.drain_s)
+    figures = _figures(service)
+    ending = Ending(control, loop.call_later, server.stop, server.force)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.stop)
+        loop.add_signal_handler(number, ending.begin)
+    loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
-    if listening is not None:
-        listening(f"http://{shown}:{port}")
-    await server.serve(sockets=[listener])
+    if figures is None:
+        await server.serve(sockets=[listener])
+        return
+    beside, at = figures
+    with at:
+        serving = asyncio.create_task(beside.serve(sockets=[at]))
+        await server.serve(sockets=[listener])
+        beside.stop()
+        await serving
+
+
+def _server_of(app: ASGIApp, drain_s: int) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=drain_s,
+        )
+    )
+
+
+def _figures(service: Service) -> tuple[_Server, socket.socket] | None:
+    """Return the server of the figures and its socket, if the operator wants one."""
+    bind = service.control.settings.metrics_bind
+    if bind is None:
+        return None
+    at = listen(*bind)
+    _log.info("metrics on %s:%s", *at.getsockname()[:2])
+    return _server_of(metrics_app(service), 1), at
 
 
 class _Server(uvicorn.Server):
     """A server that ends in order when a signal comes, and does not raise the signal again."""
-
-    def __init__(self, config: uvicorn.Config, draining: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._draining = draining
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -130,39 +186,35 @@ class _Server(uvicorn.Server):
         yield
 
     def stop(self) -> None:
-        """Take no more connections, finish what is under way, and end; the second time at once."""
-        if self.should_exit:
-            self.force_exit = True
+        """Take no more connections, finish what is under way, and end."""
         self.should_exit = True
-        self._draining()
+
+    def force(self) -> None:
+        """End at once."""
+        self.force_exit = True
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections.
+
+    Raises:
+        UsageError: it cannot listen there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, because the event loop turns Nagle's algorithm off for sockets only that say they are TCP: without that,
+    # every answer waits some 40 ms for an acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.port))
-        # Before the address is told: who reads it may connect at once.
-        listener.listen()
+        listener.bind((host, port))
+        # From here on connections wait, also those that come before the server takes the first.
+        listener.listen(_BACKLOG)
     except OSError as problem:
         listener.close()
         why = (problem.strerror or str(problem)).lower()
-        details = BadValue(what="bind", value=f"{settings.host}:{settings.port}", expected="a free address")
-        raise UsageError(f"cannot listen on {settings.host}:{settings.port}: {why}", details=details) from problem
+        details = BadValue(what="bind", value=f"{host}:{port}", expected="a free address")
+        raise UsageError(f"cannot listen on {host}:{port}: {why}", details=details) from problem
     return listener
-
-
-def _configure_logs() -> None:
-    level = logging.getLevelNamesMapping().get(os.environ.get("OMNIGRAPH_LOG", "info").upper(), logging.INFO)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    log = logging.getLogger("omnigraph")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
-    log.propagate = False
-    # It tells of every stream that was broken off, with a traceback; ours says what is to know.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 if __name__ == "__main__":

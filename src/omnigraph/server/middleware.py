@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from omnigraph.errors import InternalError, OmnigraphError
+from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
 from omnigraph.policy.decision import Actor
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.service import INNER_SLASH, Service, encode
@@ -18,7 +21,8 @@ _REQUEST_ID = b"x-request-id"
 _WIRE = b"omnigraph-wire"
 _LONGEST_ID = 128
 # What is answered without a token.
-PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz", "/metrics"})
+PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Around:
@@ -35,6 +39,8 @@ class Around:
             return
         request_id = _request_id(scope) or str(self._service.runtime.ids.ulid())
         scope["omnigraph.request_id"] = request_id
+        control, began_s = self._service.control, self._service.control.clock.monotonic_s()
+        control.under_way += 1
         status = 0
 
         async def reply(message: Message) -> None:
@@ -45,19 +51,29 @@ class Around:
             await send(message)
 
         try:
-            await self._serve(scope, receive, reply)
+            await self._serve(scope, _measuring(scope, receive), reply)
         except OmnigraphError as error:
             if status:
                 # The answer has begun: breaking it off is all that is left.
                 raise
             await send_error(error, request_id, reply, whole=is_our_client(scope))
+        except asyncio.CancelledError:
+            # The server ends and has waited long enough; what the request has begun may still be published.
+            control.cut_off += 1
+            if not status:
+                ending = ServerEndingError("the server ended before the request did")
+                await send_error(ending, request_id, reply, whole=is_our_client(scope))
         except Exception as bug:
             _log.exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
             await send_error(InternalError(f"unexpected {type(bug).__name__}"), request_id, reply)
         finally:
-            _log.info("%s %s %s", scope["method"], scope["path"], status, extra={"request_id": request_id})
+            control.under_way -= 1
+            seconds = control.clock.monotonic_s() - began_s
+            told = _told(scope, status, seconds)
+            control.metrics.answered(told["method"], told["route"], status, seconds)
+            _log.info("request", extra=told)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _decoded(scope)
@@ -102,9 +118,47 @@ async def _send(status: int, body: dict[str, object], headers: dict[str, str], s
     await send({"type": "http.response.body", "body": content})
 
 
+def _measuring(scope: Scope, receive: Receive) -> Receive:
+    """Note the size of the body while it arrives, and with an idempotency key what tells it from others."""
+    has_key = any(name == b"idempotency-key" for name, _ in scope["headers"])
+    digest = hashlib.blake2b(digest_size=16) if has_key else None
+    if digest is not None:
+        target = scope.get("raw_path") or scope["path"].encode()
+        digest.update(b"%s %s?%s\n" % (scope["method"].encode(), target, scope["query_string"]))
+        scope["omnigraph.digest"] = digest
+    scope["omnigraph.body_bytes"] = 0
+
+    async def measure() -> Message:
+        message = await receive()
+        if message["type"] == "http.request":
+            body = message.get("body", b"")
+            scope["omnigraph.body_bytes"] += len(body)
+            if digest is not None:
+                digest.update(body)
+        return message
+
+    return measure
+
+
+def _told(scope: Scope, status: int, seconds: float) -> dict[str, Any]:
+    """Return what the log says of a request that was answered: its route, not what callers wrote into the path."""
+    actor = scope.get("omnigraph.actor")
+    route = getattr(scope.get("route"), "path", None)
+    graph_id = scope.get("path_params", {}).get("graph_id")
+    return {
+        "request_id": scope["omnigraph.request_id"],
+        "method": scope["method"] if scope["method"] in _METHODS else "other",
+        "route": route or "unknown",
+        "status": status,
+        "ms": round(seconds * 1000, 2),
+        **({} if graph_id is None else {"graph": graph_id}),
+        **({} if actor is None else {"actor": actor.name}),
+    }
+
+
 def _request_id(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
-        if name == _REQUEST_ID and 0 < len(value) <= _LONGEST_ID and all(0x20 < byte < 0x7F for byte in value):
+        if name == _REQUEST_ID and 0 < len(value) <= _LONGEST_ID and all(0x20 <= byte < 0x7F for byte in value):
             return str(value.decode())
     return None
 

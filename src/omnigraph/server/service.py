@@ -15,8 +15,11 @@ from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.policy import Action, Actor
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
-from omnigraph.server.bodies import read_json
+from omnigraph.server.bodies import malformed, read_json
 from omnigraph.server.config import ServerSettings
+from omnigraph.server.control.control import Control
+from omnigraph.server.control.served import ServedBackend, ServedRequest
+from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.running import RunningCalls
 from omnigraph.server.streams import ExportSlots, StreamSlots
@@ -30,31 +33,62 @@ INNER_SLASH = "\x00"
 class Service:
     """A server without its sockets: settings, graphs, who may do what, and the threads that operations run in."""
 
-    def __init__(self, settings: ServerSettings, graphs: Graphs, access: Access, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        graphs: Graphs,
+        access: Access,
+        runtime: Runtime,
+        control: Control | None = None,
+    ) -> None:
         self.settings = settings
         self.graphs = graphs
         self.access = access
         self.runtime = runtime
+        self.control = control or Control(ControlSettings(), runtime.clock)
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
-        self.is_draining = False
         self.running = RunningCalls()
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._show()
+        self._reads: anyio.CapacityLimiter | None = None
+        self._writes: anyio.CapacityLimiter | None = None
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
-        """Run an operation in a thread. Once it has begun it ends, also when the client has gone away."""
-        if self._limiter is None:
-            # Belongs to the event loop, which is not there before the first request.
-            self._limiter = anyio.CapacityLimiter(self.settings.limits.threads)
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+    async def run(self, work: Callable[[], Answer], *, is_write: bool = False) -> Answer:
+        """Run an operation in a thread. Once it has begun it ends, also when the client has gone away.
 
-    def drain(self) -> None:
-        """Let streams that would never end come to their end."""
-        self.is_draining = True
+        Writes mostly wait for each other, so that they have threads of their own: as many as are admitted, and some
+        to refuse further ones.
+        """
+        threads = self.settings.limits.threads
+        if self._reads is None or self._writes is None:
+            # They belong to the event loop, which is not there before the first request.
+            self._reads = anyio.CapacityLimiter(threads)
+            self._writes = anyio.CapacityLimiter(threads + self.control.settings.admission.all_writes)
+        return await anyio.to_thread.run_sync(work, limiter=self._writes if is_write else self._reads)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is about to end."""
+        return self.control.is_draining
+
+    def replace(self, settings: ServerSettings, graphs: Graphs, access: Access) -> None:
+        """Serve by another configuration from now on. Requests under way go on with the old one.
+
+        Graphs that are not served any more are closed when the last operation on them has ended.
+        """
+        before = self.graphs
+        self.settings, self.graphs, self.access = settings, graphs, access
+        self._show()
+        before.close(but=graphs)
 
     def close(self) -> None:
         """Let go of the graphs."""
         self.graphs.close()
+
+    def _show(self) -> None:
+        ready = self.graphs.ready
+        self.control.redaction.hide({name: graph.uri for name, graph in ready.items()})
+        self.control.metrics.show({name: graph.backend for name, graph in ready.items()})
 
 
 class GraphCall:
@@ -74,7 +108,8 @@ class GraphCall:
     @property
     def backend(self) -> Backend:
         """What executes the requests of this actor."""
-        return self.service.access.backend(self.graph.graph_id, self.graph.backend, self.actor)
+        served = ServedBackend(self.graph.backend, self.service.control, served_request(self))
+        return self.service.access.backend(self.graph.graph_id, served, self.actor)
 
     @property
     def actor_name(self) -> str | None:
@@ -98,12 +133,53 @@ class GraphCall:
     async def execute(self, request: Request[Answer], attached: Attachments = NOTHING) -> Answer:
         """Execute a request in a thread."""
         backend = self.backend
-        return await self.service.run(lambda: backend.execute(request, attached))
+        return await self.service.run(lambda: backend.execute(request, attached), is_write=request.operation.writes)
 
-    async def run(self, work: Callable[[Backend], Answer]) -> Answer:
+    async def run(self, work: Callable[[Backend], Answer], *, is_write: bool = False) -> Answer:
         """Do something with the backend in a thread, such as executing a request and encoding what it gives."""
         backend = self.backend
-        return await self.service.run(lambda: work(backend))
+        return await self.service.run(lambda: work(backend), is_write=is_write)
+
+
+# What a request may ask for, by its header.
+_LIMITS = {
+    "omnigraph-timeout-ms": "query_ms",
+    "omnigraph-max-rows": "rows",
+    "omnigraph-memory-bytes": "memory_bytes",
+    "omnigraph-max-affected": "affected",
+}
+_LONGEST_KEY = 255
+_LONGEST_NUMBER = 18
+
+
+def served_request(call: GraphCall) -> ServedRequest:
+    """Return what the headers of a request say about how it is executed.
+
+    Raises:
+        RequestFormatError: the idempotency key or a limit makes no sense.
+    """
+    headers, scope = call.request.headers, call.request.scope
+    key = headers.get("idempotency-key")
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        expected = f"1 to {_LONGEST_KEY} printable characters"
+        raise malformed("Idempotency-Key", key, expected, f"invalid Idempotency-Key: expected {expected}")
+    asked = {}
+    for header, name in _LIMITS.items():
+        text = headers.get(header)
+        if text is not None:
+            if not (text.isascii() and text.isdigit() and 0 < len(text) <= _LONGEST_NUMBER):
+                raise malformed(header, text, "a whole number", f"invalid {header}: expected a whole number")
+            asked[name] = int(text)
+    digest = scope.get("omnigraph.digest")
+    return ServedRequest(
+        graph_id=call.graph.graph_id,
+        actor=call.actor_name,
+        request_id=scope["omnigraph.request_id"],
+        idempotency_key=key,
+        payload_digest="" if digest is None else digest.hexdigest(),
+        body_bytes=scope.get("omnigraph.body_bytes", 0),
+        limits=RequestLimits(**asked),
+    )
 
 
 def path_value(request: HttpRequest, name: str) -> str:

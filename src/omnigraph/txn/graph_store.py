@@ -317,6 +317,11 @@ class GraphStore:
         self.refuse_reading()
         return self._branches.current(branch)
 
+    @property
+    def waiting(self) -> int:
+        """How many writes of this process wait for their turn to be published."""
+        return self._branches.waiting
+
     @counted
     def create_branch(
         self, name: BranchName, *, source: BranchName | None = None, at: str | None = None, actor: str | None = None

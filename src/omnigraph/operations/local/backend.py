@@ -7,7 +7,7 @@ request. Modules are imported with the first request that needs them: a read loa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
@@ -42,6 +42,16 @@ class LocalBackend:
         if os.getpid() != self._process_id:
             raise ForkedProcessError("this graph was opened before the process was forked")
         return self._engine
+
+    def figures(self) -> Mapping[str, int]:
+        """Return what monitoring asks of an open graph: events since it was opened, waiting writes, bytes of caches."""
+        memory = self._engine.reads.memory
+        cached = memory.topology.stats.size_bytes + memory.texts.size_bytes
+        return {
+            **self._engine.runtime.tally.counts(),
+            "cache_bytes": cached,
+            "writes_waiting": self._engine.store.waiting,
+        }
 
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request. It ends before the graph is closed.

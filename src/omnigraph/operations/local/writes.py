@@ -119,7 +119,7 @@ def unless_repeated(
     try:
         return run()
     except RequestRepeatedError as error:
-        if not isinstance(error.details, RepeatedRequest):
+        if not isinstance(error.details, RepeatedRequest) or error.details.commit_id is None:
             raise
         wanted = CommitId(Ulid.parse(error.details.commit_id))
         first = graph.store.refs.show(wanted, BranchName.parse(branch))

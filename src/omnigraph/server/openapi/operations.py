@@ -361,6 +361,28 @@ BASE: tuple[Row, ...] = (
 _READ = "400 401 403 404 410"
 ADDED: tuple[Row, ...] = (
     Row(
+        method="get",
+        path="/readyz",
+        name="ready",
+        tag="health",
+        summary="Tell whether every graph is served and the server is not about to end",
+        answer="object",
+        statuses="503",
+        is_public=True,
+        is_added=True,
+    ),
+    Row(
+        method="get",
+        path=f"{GRAPH}/operations/{{request_id}}",
+        name="getOperation",
+        tag="mutations",
+        summary="Tell what became of a write, by the id of its request",
+        answer="object",
+        statuses="401 403 404",
+        parameters=(_path("request_id"), *_query("branch")),
+        is_added=True,
+    ),
+    Row(
         method="post",
         path=f"{GRAPH}/explain",
         name="explain",

@@ -112,7 +112,8 @@ async def merge_branches(request: Request) -> Response:
         message=body.message,
         expected_head=body.expected_head,
     )
-    return answer(await call.run(lambda backend: _merge(call, backend, asked, deletes=bool(body.delete_branch))))
+    deletes = bool(body.delete_branch)
+    return answer(await call.run(lambda backend: _merge(call, backend, asked, deletes=deletes), is_write=True))
 
 
 def _merge(call: GraphCall, backend: Backend, asked: MergeRequest, *, deletes: bool) -> dict[str, Any]:

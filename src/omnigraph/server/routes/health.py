@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
+from omnigraph.policy import Action
 from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, served_document
 from omnigraph.server.service import Service, answer
 from omnigraph.values.formats import STORAGE_FORMAT
@@ -33,6 +34,6 @@ async def openapi(request: Request) -> Response:
 async def list_graphs(request: Request) -> Response:
     """List the graphs that are served, by id."""
     service: Service = request.app.state.service
-    service.access.require_listing(request.scope.get("omnigraph.actor"))
+    service.access.require(None, request.scope.get("omnigraph.actor"), Action.GRAPH_LIST, branch=None)
     found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in service.graphs.ready.values()]
     return answer({"graphs": found})

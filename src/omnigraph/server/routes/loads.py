@@ -65,7 +65,9 @@ async def _ingest(request: Request) -> dict[str, Any]:
         state = backend.execute(ReadStateRequest(branch=branch)).state
         return b"".join(_lenient_lines(body.data, catalog_of(state.schema)))
 
-    done = await call.run(lambda backend: _load(call, backend, branch, base, body.mode or "merge", records))
+    done = await call.run(
+        lambda backend: _load(call, backend, branch, base, body.mode or "merge", records), is_write=True
+    )
     return {"uri": call.graph.uri, **done}
 
 
@@ -86,7 +88,8 @@ async def load_ndjson(request: Request) -> Response:
     limits = call.service.settings.limits
     data = await read_body(request, limits.load_body, seconds=limits.body_seconds, resource="graph_batch_request_bytes")
     _check_lines(data)
-    return answer(await call.run(lambda backend: _load(call, backend, branch, base, mode, lambda _: data)))
+    done = await call.run(lambda backend: _load(call, backend, branch, base, mode, lambda _: data), is_write=True)
+    return answer(done)
 
 
 def _parameters(request: Request) -> tuple[str, str | None, Any]:

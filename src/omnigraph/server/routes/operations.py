@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -16,7 +17,7 @@ from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
 from omnigraph.server.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
-from omnigraph.server.frames import PROGRESS_HEADER, WIRE_HEADER, FramesResponse
+from omnigraph.server.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.uploads import UploadFolder, read_upload
@@ -28,7 +29,7 @@ router = APIRouter(prefix="/graphs/{graph_id}/operations")
 async def describe(request: HttpRequest) -> Response:
     """Say which versions of the wire format are spoken, and which operations there are."""
     GraphCall(request)
-    return answer({"wire": [WIRE_VERSION], "idempotency": False, "operations": sorted(all_operations())})
+    return answer({"wire": [WIRE_VERSION], "idempotency": True, "operations": sorted(all_operations())})
 
 
 @router.post("/{operation}")
@@ -36,7 +37,10 @@ async def execute(request: HttpRequest) -> Response:
     """Execute a declared operation. A write that has begun is finished, also when the client goes away."""
     call = GraphCall(request)
     _check_version(request)
-    folder, gone = UploadFolder(), threading.Event()
+    folder, stop = UploadFolder(), threading.Event()
+    if request.headers.get(CANCELLED_HEADER) == "true":
+        # The caller had stopped it before it was sent.
+        stop.set()
     request_id = request.scope["omnigraph.request_id"]
     try:
         asked = await _read_request(call, folder)
@@ -53,7 +57,7 @@ async def execute(request: HttpRequest) -> Response:
 
     def produce(write: Callable[[bytes], None]) -> OmnigraphError | None:
         try:
-            with call.service.running.entered(request_id, call.actor_name, gone):
+            with call.service.running.entered(request_id, call.actor_name, stop):
                 return answer_request(
                     backend,
                     asked,
@@ -61,7 +65,7 @@ async def execute(request: HttpRequest) -> Response:
                     lambda: folder.path,
                     shown=shown,
                     wants_progress=request.headers.get(PROGRESS_HEADER) == "true",
-                    cancel=gone,
+                    cancel=stop,
                 )
         finally:
             folder.close()
@@ -70,7 +74,8 @@ async def execute(request: HttpRequest) -> Response:
         body = error_body(error, request_id, whole=True)
         return answer(body, status=status_of(error), headers=error_headers(error))
 
-    return FramesResponse(produce, call.service.run, refuse, must_finish=asked.operation.writes, gone=gone)
+    run = partial(call.service.run, is_write=asked.operation.writes)
+    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, stop=stop)
 
 
 @router.post("/{request_id}/cancel")

@@ -74,7 +74,7 @@ async def apply_schema(request: Request) -> Response:
     asked = ApplySchemaRequest(
         text=body.schema_source, allow_data_loss=bool(body.allow_data_loss), actor=call.actor_name
     )
-    done = await call.run(lambda backend: _apply(call, backend, asked))
+    done = await call.run(lambda backend: _apply(call, backend, asked), is_write=True)
     return answer({"uri": call.graph.uri, **done.to_json(), "commit": optional_commit(done.commit)})
 
 

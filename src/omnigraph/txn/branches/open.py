@@ -53,6 +53,12 @@ class OpenBranches:
                 self._refs[branch] = ref
             return self.authorities.setdefault(branch, made)
 
+    @property
+    def waiting(self) -> int:
+        """How many writes of this process wait for their turn to be published, on all branches."""
+        with self._lock:
+            return sum(branch_writer.waiting for branch_writer in self.authorities.values())
+
     def services(self, line: BranchIncarnation) -> BranchServices:
         """Return what acts on one incarnation of a branch, live or not."""
         return BranchServices(self._stores, BranchLife(line, self.refs.is_live), self._formats)

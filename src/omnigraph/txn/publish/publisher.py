@@ -188,6 +188,7 @@ class Publisher:
                 newest = self._services.load(base)
                 if newest.state.version > base.state.version:
                     self._saw_others()
+                    self._world.tally.add("rebases")
                     backoff.renew(self._world.clock.monotonic_s())
                 base = newest
         except OmnigraphError as error:
@@ -282,6 +283,8 @@ class Publisher:
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
         self._services.claims.acknowledge(plan.target_version)
+        self._world.tally.add("publishes")
+        self._world.tally.add("commits", len(plan.change.commits))
         self._let_go(plan)
         return manifest
 
@@ -385,6 +388,7 @@ class Publisher:
     def _wait(self, plan: PublishPlan, base: LoadedManifest, backoff: _Backoff) -> None:
         """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
         self._saw_others()
+        self._world.tally.add("claims_waited")
         clock, claims = self._world.clock, self._services.claims
         while self._services.manifest.latest_version() == base.state.version:
             waited_s = clock.monotonic_s() - backoff.started_s

@@ -254,6 +254,11 @@ class BranchWriter:
         )
         self._is_forgotten = False
 
+    @property
+    def waiting(self) -> int:
+        """How many writes of this process wait for their turn to be published."""
+        return self._queue.waiting
+
     def snapshot(self) -> GraphSnapshot:
         """Return the newest published state: one probe when nothing has changed since the last look."""
         return self.services.snapshot(self._refresh())

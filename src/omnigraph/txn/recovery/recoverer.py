@@ -169,6 +169,7 @@ class Recoverer:
                 recovered_at_ms=self._services.runtime.clock.now_ms(),
             )
         )
+        self._services.runtime.tally.add("recoveries")
         self._services.runtime.failpoints.hit("txn.recover.after_audit")
         self._services.claims.release(plan.target_version)
 

@@ -35,7 +35,9 @@ def login(
     given = (sys.stdin.readline() if token is None else token).strip()
     if not given or not given.isprintable() or not given.isascii() or " " in given:
         raise usage_error(
-            "the token is blank, or not one", what="token", expected="printable characters without blanks"
+            "the token is blank or has characters that no token has",
+            what="token",
+            expected="printable characters without blanks",
         )
     is_declared = name in operator_config().servers
     path = write_token(name, given)

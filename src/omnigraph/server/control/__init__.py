@@ -1,0 +1,1 @@
+"""What keeps a server in order: admission, outcomes, figures, logs, its end and its new configuration."""

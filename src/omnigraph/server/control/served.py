@@ -1,0 +1,136 @@
+"""``ServedBackend``: what every operation of a request passes on its way to a graph.
+
+Behind the policy and before the engine: the limits of the request, admission, what is remembered of writes, figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import msgspec
+
+from omnigraph.operations.history import (
+    CreateBranchRequest,
+    DeleteBranchRequest,
+    MergeRequest,
+)
+from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
+from omnigraph.records import record
+from omnigraph.runtime import CallContext, calling
+from omnigraph.server.control.control import Control
+from omnigraph.server.control.settings import RequestLimits
+
+# Their commits carry the key, so that history answers a repeated one.
+_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert", "apply_schema"})
+_BRANCH_BYTES = 256
+
+
+@record
+class ServedRequest:
+    """The request that operations are executed for.
+
+    Args:
+        graph_id: the graph.
+        actor: who sends it.
+        request_id: its name.
+        idempotency_key: the key that it may be sent again under.
+        payload_digest: tells two payloads under one key apart.
+        body_bytes: how large it is.
+        limits: what it asks for.
+    """
+
+    graph_id: str
+    actor: str | None
+    request_id: str
+    idempotency_key: str | None = None
+    payload_digest: str = ""
+    body_bytes: int = 0
+    limits: RequestLimits
+
+
+class ServedBackend:
+    """A graph as one request of a server sees it."""
+
+    def __init__(self, inner: Backend, control: Control, served: ServedRequest) -> None:
+        self._inner = inner
+        self._control = control
+        self._served = served
+
+    @property
+    def uri(self) -> str:
+        """Where the graph lives."""
+        return self._inner.uri
+
+    @property
+    def mode(self) -> Literal["read_write", "read_only"]:
+        """Whether the graph may be written to."""
+        return self._inner.mode
+
+    def close(self) -> None:
+        """Do nothing: the graph outlives the request."""
+
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request within its limits.
+
+        Raises:
+            AdmissionError: too many writes are under way.
+            OmnigraphError: whatever the operation raises.
+        """
+        declared, served = request.operation, self._served
+        call = self._call(is_write=declared.writes)
+        with calling(call), self._control.metrics.operation(declared.name) as timed:
+            if declared.writes:
+                with self._control.admission.admit(served.actor, estimate(request, served.body_bytes)):
+                    response = self._control.outcomes.run(
+                        served.graph_id,
+                        served.actor,
+                        call,
+                        declared.name,
+                        lambda: self._inner.execute(request, attached),
+                        is_remembered=declared.name not in _IN_HISTORY,
+                    )
+            else:
+                stoppable = attached if attached.cancel else replace(attached, cancel=self._control.stopping)
+                response = self._inner.execute(request, stoppable)
+            timed.told(response)
+        return response
+
+    def _call(self, *, is_write: bool) -> CallContext:
+        served, asked = self._served, self._served.limits
+        limits = asked.within(self._control.settings.limits)
+        # A write has a deadline only if its caller wants one: it is not a query that runs away.
+        time_ms = asked.query_ms if is_write else limits.query_ms
+        now_s = self._control.clock.monotonic_s()
+        return CallContext(
+            request_id=served.request_id,
+            idempotency_key=served.idempotency_key if is_write else None,
+            payload_digest=served.payload_digest,
+            deadline_s=None if time_ms is None else now_s + time_ms / 1000,
+            memory_bytes=limits.memory_bytes,
+            max_rows=limits.rows,
+            max_affected=limits.affected,
+        )
+
+
+def estimate(request: Request[Any], body_bytes: int) -> int:
+    """Return how large a write is, as far as can be said before it runs."""
+    match request:
+        case MutateRequest():
+            return len(request.text) + _size(request.params)
+        case MutateBatchRequest():
+            return len(request.text) + _size(request.rows)
+        case ApplySchemaRequest():
+            return len(request.text)
+        case CreateBranchRequest() | DeleteBranchRequest() | MergeRequest():
+            return _BRANCH_BYTES
+        case _:
+            return body_bytes
+
+
+def _size(params: object) -> int:
+    if params is None or (isinstance(params, Mapping) and not params):
+        return 0
+    return len(msgspec.json.encode(params, enc_hook=str))

@@ -1,0 +1,124 @@
+"""What an operator may set: how much requests may take, where figures are shown, how a server ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import field
+
+from omnigraph.records import record
+from omnigraph.runtime import smallest
+from omnigraph.server.config import is_set, parse_bind
+from omnigraph.values import size_of
+
+_log = logging.getLogger("omnigraph.server")
+_GIB = 1 << 30
+
+
+@record
+class AdmissionLimits:
+    """How much may be under way.
+
+    Args:
+        actor_writes: writes of one actor; ``OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX``.
+        actor_bytes: their estimated size; ``OMNIGRAPH_PER_ACTOR_BYTES_MAX``.
+        all_writes: writes of all actors together; ``OMNIGRAPH_INFLIGHT_MAX``.
+        all_bytes: their estimated size; ``OMNIGRAPH_INFLIGHT_BYTES_MAX``.
+    """
+
+    actor_writes: int = 16
+    actor_bytes: int = 4 * _GIB
+    all_writes: int = 256
+    all_bytes: int = 16 * _GIB
+
+
+@record
+class RequestLimits:
+    """What one request may take; None sets no limit. A request may ask for less.
+
+    Args:
+        query_ms: how long a read may take; ``OMNIGRAPH_MAX_QUERY_MS``.
+        rows: how many rows a read may return; ``OMNIGRAPH_MAX_ROWS``.
+        memory_bytes: how much a read may hold at one time; ``OMNIGRAPH_MAX_QUERY_MEMORY``, or else what the engine
+            allows.
+        affected: how many entities a write may change; ``OMNIGRAPH_MAX_AFFECTED``.
+    """
+
+    query_ms: int | None = None
+    rows: int | None = None
+    memory_bytes: int | None = None
+    affected: int | None = None
+
+    def within(self, most: RequestLimits) -> RequestLimits:
+        """Return what is asked for, capped by what is allowed."""
+        return RequestLimits(
+            query_ms=smallest(self.query_ms, most.query_ms),
+            rows=smallest(self.rows, most.rows),
+            memory_bytes=smallest(self.memory_bytes, most.memory_bytes),
+            affected=smallest(self.affected, most.affected),
+        )
+
+
+@record
+class ControlSettings:
+    """Everything that the environment sets about running a server.
+
+    Args:
+        admission: how much may be under way.
+        limits: what one request may take.
+        shows_metrics: whether ``/metrics`` is served beside the graphs; ``OMNIGRAPH_METRICS``.
+        metrics_bind: an address of its own for ``/metrics``, without tokens; ``OMNIGRAPH_METRICS_BIND``.
+        drain_s: how long requests may take to end after a signal; ``OMNIGRAPH_DRAIN_SECONDS``.
+        notice_s: for how long the server answers ``/readyz`` with 503 before it stops to take connections;
+            ``OMNIGRAPH_DRAIN_NOTICE_SECONDS``.
+
+    Raises:
+        UsageError: an address makes no sense.
+    """
+
+    admission: AdmissionLimits = field(default_factory=AdmissionLimits)
+    limits: RequestLimits = field(default_factory=lambda: RequestLimits(query_ms=300_000))
+    shows_metrics: bool = False
+    metrics_bind: tuple[str, int] | None = None
+    drain_s: int = 30
+    notice_s: int = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> ControlSettings:
+        """Return what the environment sets; a number that makes no sense is told of and left out."""
+
+        def numbers(**names: str) -> dict[str, int]:
+            return {one: found for one, name in names.items() if (found := _positive(environment, name)) is not None}
+
+        bind = environment.get("OMNIGRAPH_METRICS_BIND", "").strip()
+        limits = {"query_ms": 300_000} | numbers(
+            query_ms="OMNIGRAPH_MAX_QUERY_MS",
+            rows="OMNIGRAPH_MAX_ROWS",
+            memory_bytes="OMNIGRAPH_MAX_QUERY_MEMORY",
+            affected="OMNIGRAPH_MAX_AFFECTED",
+        )
+        return cls(
+            admission=AdmissionLimits(
+                **numbers(
+                    actor_writes="OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
+                    actor_bytes="OMNIGRAPH_PER_ACTOR_BYTES_MAX",
+                    all_writes="OMNIGRAPH_INFLIGHT_MAX",
+                    all_bytes="OMNIGRAPH_INFLIGHT_BYTES_MAX",
+                )
+            ),
+            limits=RequestLimits(**limits),
+            shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
+            metrics_bind=parse_bind(bind) if bind else None,
+            **numbers(drain_s="OMNIGRAPH_DRAIN_SECONDS", notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS"),
+        )
+
+
+def _positive(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "").strip()
+    if not text:
+        return None
+    found = size_of(text)
+    if found is None or found <= 0:
+        _log.warning("ignoring %s: expected a positive number, such as 16 or 4G", name)
+        return None
+    return found
