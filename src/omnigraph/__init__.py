@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Branch",
+    "ClientSettings",
     "Commit",
     "Diff",
     "EmbeddingSettings",

@@ -20,16 +20,15 @@ _CLEANUP = [
     *(("engine.cleanup.after_removal", nth) for nth in (1, 2, 3)),
 ]
 _OPTIMIZE = [
-    ("txn.commit.before_table", 1),
-    ("txn.commit.after_table", 1),
+    ("txn.stage.after_table", 1),
+    *((point, nth) for nth in (1, 2) for point in ("txn.commit.before_table", "txn.commit.after_table")),
+    ("txn.commit.after_tables", 1),
     ("txn.publish.before_cas", 1),
+    ("txn.publish.after_cas", 1),
     ("txn.release.before_delete", 1),
-    ("txn.stage.after_files", 2),
-    ("txn.commit.after_tables", 2),
-    ("txn.publish.after_cas", 2),
 ]
 # Every other point is passed in the plain run.
-CLEANUP, OPTIMIZE = (_CLEANUP, _OPTIMIZE) if IS_FULL else (_CLEANUP[::2], _OPTIMIZE[1::3])
+CLEANUP, OPTIMIZE = (_CLEANUP, _OPTIMIZE) if IS_FULL else (_CLEANUP[::2], _OPTIMIZE[2::2])
 
 
 def _prepare(places):

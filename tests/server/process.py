@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,17 +18,19 @@ from tests.e2e.process import clean_environment
 
 ROOT = Path(__file__).parents[2]
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
+MADE = "OMNIGRAPH_BEARER_TOKEN="
 # Generous: it bounds a hanging test, nothing is measured by it.
 WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server that listens."""
+    """A server that listens; ``token`` is the one that it made for this run, if it did."""
 
     url: str
     process: subprocess.Popen[str]
     log: Path
+    token: str | None = None
 
     def client(self, token: str | None = None, **options: Any) -> httpx2.Client:
         """Return a client of it; close it."""
@@ -51,13 +54,17 @@ def run_server(
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            env=clean_environment(PYTHONPATH=str(ROOT / "src"), OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})),
+            env=clean_environment(
+                PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})
+            ),
         )
     try:
         assert process.stdout is not None
-        line = process.stdout.readline().strip()
+        line, token = process.stdout.readline().strip(), None
+        if line.startswith(MADE):
+            line, token = process.stdout.readline().strip(), line.removeprefix(MADE)
         assert line.startswith(LISTENING), f"{line!r}: {log.read_text(encoding='utf-8')}"
-        yield RunningServer(url=f"http://{line.removeprefix(LISTENING)}", process=process, log=log)
+        yield RunningServer(url=f"http://{line.removeprefix(LISTENING)}", process=process, log=log, token=token)
     finally:
         if process.poll() is None:
             process.terminate()

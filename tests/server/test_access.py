@@ -107,17 +107,25 @@ def test_tokens_without_a_policy_allow_reading_only(served_people: Path, tmp_pat
 
 def test_a_token_is_made_where_none_is_given(served_people: Path, tmp_path: Path):
     with serving(served_people, tmp_path) as server:
-        line = next(line for line in server.log.read_text(encoding="utf-8").splitlines() if "TOKEN=" in line)
-        token = line.partition("=")[2]
+        token = server.token
+        assert token is not None
         assert ask(server, "mutate", TOUCH, token)[0] == 200
         assert ask(server, "query", NAMES, None)[0] == 401
-        assert server.log.read_text(encoding="utf-8").count(token) == 1
+        with server.client(token) as client:
+            assert client.get("/graphs").status_code == 200
+        assert token not in server.log.read_text(encoding="utf-8")
+
+
+def test_graphs_are_listed_for_no_one_without_a_bundle_of_the_server(http, guarded: RunningServer):
+    assert http.get("/graphs").status_code == 403
+    with guarded.client("token-mira") as client:
+        assert client.get("/graphs").status_code == 403
 
 
 @pytest.mark.parametrize(
     ("options", "environment", "message"),
     [
-        (["--policy", "policy.yaml"], {}, "no tokens"),
+        (["--policy", "policy.yaml", "--unauthenticated"], {}, "no tokens"),
         (["--policy", "none.yaml"], {"OMNIGRAPH_SERVER_BEARER_TOKEN": "a"}, "none.yaml"),
         (["--policy", "broken.yaml"], {"OMNIGRAPH_SERVER_BEARER_TOKEN": "a"}, "unknown key"),
         ([], {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "{"}, "is not valid JSON"),

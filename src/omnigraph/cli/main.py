@@ -175,6 +175,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
         "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
+        "policy": ("local.policy:app", "Check, test and explain policy bundles."),
         "profile": ("local.profile:app", "List and show the operator's profiles."),
         "completion": ("local.completion:app", "Print a shell completion script."),
         "version": ("local.version:version_app", "Show the package and storage format versions."),

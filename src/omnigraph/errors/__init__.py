@@ -15,6 +15,7 @@ from omnigraph.errors.general import *
 from omnigraph.errors.history import *
 from omnigraph.errors.language import *
 from omnigraph.errors.query import *
+from omnigraph.errors.remote import *
 from omnigraph.errors.server import *
 from omnigraph.errors.spark import *
 from omnigraph.errors.storage import *

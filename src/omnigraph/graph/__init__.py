@@ -1,5 +1,6 @@
 """The objects that people hold: a graph, its branches and states, what they answer with, what calls may be told."""
 
+from omnigraph.client import ClientSettings as ClientSettings
 from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
 from omnigraph.engine.export import ExportSettings as ExportSettings
 from omnigraph.engine.infer import SchemaProposal as SchemaProposal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ class BranchVerbs(WriteVerbs):
             until=moment_text(until),
             full=full,
         )
-        return Log(self._backend, request)
+        return Log(self._backend, request, self._backend.execute(request))
 
     def get_commit(self, commit_id: str) -> Commit:
         """Return a commit of this branch, or of any other.
@@ -154,7 +155,9 @@ class BranchVerbs(WriteVerbs):
             ops=tuple(sorted(wanted.ops)),
             limits=limits,
         )
-        return Feed(self._backend, request, follow=follow, interval_s=interval_s)
+        feed = Feed(self._backend, request, follow=follow, interval_s=interval_s)
+        feed.pin()
+        return feed
 
     def apply(
         self,
@@ -185,22 +188,27 @@ class BranchVerbs(WriteVerbs):
             PreconditionFailedError: this branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        request = ApplyChangesRequest(
+            batches=(), branch=self._branch, actor=actor, message=message, expected_head=expected_commit(expected_head)
+        )
         if isinstance(changes, Feed):
-            applied = {one.source: one for one in self.applied_feeds()}
-            known = applied.get(changes.source)
-            if known is not None:
-                changes.seek(known.token)
-            found = ApplyResult(source=changes.source, token=changes.token)
-        else:
-            changes = [changes] if isinstance(changes, FeedBatch | Mapping) else changes
-            found = ApplyResult(source="", token="")
-        head = expected_commit(expected_head)
-        for group in whole_commits(batch.to_json() if isinstance(batch, FeedBatch) else batch for batch in changes):
-            request = ApplyChangesRequest(
-                batches=group, branch=self._branch, actor=actor, message=message, expected_head=head
-            )
-            found += self._backend.execute(request)
-            head = None
+            return self._apply_feed(changes, request)
+        batches = [changes] if isinstance(changes, FeedBatch | Mapping) else changes
+        found = ApplyResult(source="", token="")
+        for group in whole_commits(batch.to_json() if isinstance(batch, FeedBatch) else batch for batch in batches):
+            found += self._backend.execute(replace(request, batches=group))
+            request = replace(request, expected_head=None)
+        return found
+
+    def _apply_feed(self, feed: Feed, request: ApplyChangesRequest) -> ApplyResult:
+        source = feed.identify()
+        known = {one.source: one for one in self.applied_feeds()}.get(source)
+        if known is not None:
+            feed.seek(known.token)
+        found = ApplyResult(source=source, token=feed.token)
+        for group in feed.groups():
+            found += self._backend.execute(replace(request, batches=[batch.to_json() for batch in group]))
+            request = replace(request, expected_head=None)
         return found
 
     def applied_feeds(self) -> tuple[AppliedFeed, ...]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, overload
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.results.table import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.graph.waiting import computed, drawn
 from omnigraph.history.commit_graph import draw_commits
 from omnigraph.history.diff.change import EntityChange, EntityImage
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
@@ -18,6 +19,7 @@ from omnigraph.history.diff.lines import change_lines, counts_line
 from omnigraph.operations.history import LogRequest
 from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.refs import LogPage
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
@@ -39,7 +41,8 @@ class Diff:
         return str(self._found.after.state.head.commit)
 
     def __iter__(self) -> Iterator[EntityChange]:
-        return iter(self._found)
+        for change in drawn(self._found):  # noqa: UP028 - the twin of this room has no other way
+            yield change
 
     def __str__(self) -> str:
         """The counts, then a line for each of the first changes, for ``print``."""
@@ -64,7 +67,7 @@ class Diff:
         Raises:
             ChangeSchemaBoundaryError: a type that both states have differs in its columns.
         """
-        return self._found.stats()
+        return computed(self._found.stats)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole difference as JSON values.
@@ -72,7 +75,7 @@ class Diff:
         Raises:
             ChangeSchemaBoundaryError: a type that both states have differs in its columns.
         """
-        return self._found.to_json()
+        return computed(self._found.to_json)
 
     def _repr_html_(self) -> str:
         try:
@@ -111,10 +114,10 @@ def _json(value: Any) -> str:
 class Log(Sequence[Commit]):
     """A page of history; :meth:`next_page` gets the page behind it."""
 
-    def __init__(self, backend: Backend, request: LogRequest) -> None:
+    def __init__(self, backend: Backend, request: LogRequest, page: LogPage) -> None:
         self._backend: Backend | None = backend
         self._request = request
-        self._page = backend.execute(request)
+        self._page = page
 
     def next_page(self) -> Log | None:
         """Return the commits behind these, None if these were the last.
@@ -128,7 +131,8 @@ class Log(Sequence[Commit]):
         if self._backend is None:
             details = BadValue(what="log", value=repr(self), expected="a log of a graph that is open here")
             raise UsageError("this log came from another process and has no graph", details=details)
-        return Log(self._backend, replace(self._request, after=following))
+        request = replace(self._request, after=following)
+        return Log(self._backend, request, self._backend.execute(request))
 
     def draw(self) -> str:
         """Return a text drawing of the commits and how they follow from each other; useful with ``full``."""
@@ -174,7 +178,7 @@ class Baseline(Printable):
         self._end: dict[str, str] | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for one in self._records:
+        for one in drawn(self._records):
             if "baseline" in one:
                 self._end = one["baseline"]
                 return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NoReturn
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.graph.waiting import Stop
 from omnigraph.history.feed.batch import FeedBatch
 from omnigraph.operations.history import FeedRequest
 from omnigraph.operations.request import Backend
@@ -33,11 +33,13 @@ class Feed(Printable):
         self._request = request
         self._follow = follow
         self._interval_s = interval_s
-        self._stopped = threading.Event()
+        self._stopped = Stop()
         self._source: str | None = None
-        if request.start == _NOW:
-            # What is committed between this call and the first batch belongs to the feed.
-            self._take(backend.execute(request))
+
+    def pin(self) -> None:
+        """Begin at this moment if the feed begins at ``now``: all later commits belong to it."""
+        if self._request.start == _NOW:
+            self._take(self._backend.execute(self._request))
 
     @property
     def token(self) -> str:
@@ -47,6 +49,10 @@ class Feed(Printable):
     @property
     def source(self) -> str:
         """What tells this feed from every other: its graph, branch and filter."""
+        return self.identify()
+
+    def identify(self) -> str:
+        """Return what :attr:`source` is."""
         if self._source is None:
             self._source = self._backend.execute(replace(self._request, start=_NOW)).source
         return self._source
@@ -58,6 +64,17 @@ class Feed(Printable):
     def stop(self) -> None:
         """End a feed that waits for commits; it may be called from another thread."""
         self._stopped.set()
+
+    def groups(self) -> Iterator[list[FeedBatch]]:
+        """Yield batches that belong together: each group ends behind a commit."""
+        waiting: list[FeedBatch] = []
+        for batch in self:
+            waiting.append(batch)
+            if not batch.end.part:
+                yield waiting
+                waiting = []
+        if waiting:
+            yield waiting
 
     def __iter__(self) -> Iterator[FeedBatch]:
         while not self._stopped.is_set():

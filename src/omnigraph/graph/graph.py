@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast, get_args
+from typing import TYPE_CHECKING, Self, get_args
 
+from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
-from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.graph.branch import Branch, BranchVerbs
+from omnigraph.graph.opening import check_server_arguments, connect, create_local, open_local, refuse_given
 from omnigraph.graph.proposals import Proposals
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
@@ -22,16 +23,14 @@ from omnigraph.operations.history import (
     ListBranchesRequest,
     ListTagsRequest,
 )
-from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy import Actor
-from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance, unfit
+from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
@@ -188,8 +187,7 @@ def init(
     """
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     source = schema_text(schema)
-    storage = Storage.open(uri, storage_options)
-    init_graph(storage, source.text, actor=actor, message=message, settings=settings, source_name=source.name)
+    create_local(uri, source, storage_options, actor=actor, message=message, settings=settings)
     return open(
         uri,
         storage_options=storage_options,
@@ -200,10 +198,12 @@ def init(
     )
 
 
-def open(  # noqa: A001 - what every library of files calls it
+def open(  # noqa: A001, PLR0913 - what every library of files calls it; keyword-only, one for each thing to be told
     uri: str | Path,
     *,
     mode: OpenMode = "read_write",
+    token: str | None = None,
+    client: ClientSettings | None = None,
     storage_options: Mapping[str, str] | None = None,
     settings: TxnSettings | None = None,
     group_commit: bool = False,
@@ -214,9 +214,14 @@ def open(  # noqa: A001 - what every library of files calls it
 ) -> Graph:
     """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
+    A graph of a server, ``https://host/graphs/crm``, takes ``mode``, ``token`` and ``client``; one that this process
+    opens itself takes the others.
+
     Args:
-        uri: where it lives: a path, ``file://`` or ``s3://bucket/prefix``.
+        uri: where it lives: a path, ``file://``, ``s3://bucket/prefix``, or the address of a served graph.
         mode: ``read_write``, or ``read_only``, which refuses every write.
+        token: who asks a server; it is never shown.
+        client: how to wait for a server.
         storage_options: how to reach the storage; kept in memory and never shown.
         settings: how durable writes are and how long they wait for others.
         group_commit: publish writes of several threads together.
@@ -230,48 +235,32 @@ def open(  # noqa: A001 - what every library of files calls it
         PolicyFormatError, FileMissingError, FileAccessError: the policy is not a valid bundle, or cannot be read.
         FormatUnsupportedError: its storage format is outside the range of this version.
         ForkedProcessError: this process was forked from one that had a graph open.
-        UsageError: there is no such mode.
+        UsageError: there is no such mode, or an argument is for graphs of the other kind.
         ValueFormatError: a graph cannot live there.
+        ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
+        LibraryMissingError: asking a server needs httpx2, which is not installed.
     """
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
-    asks, decides = _actor(actor), _policy(policy)
-    engine = OpenGraph.open(
-        Storage.open(uri, storage_options),
+    local: dict[str, object] = {"storage_options": storage_options, "settings": settings, "embedding": embedding}
+    local |= {"group_commit": group_commit or None, "maintenance": maintenance, "policy": policy, "actor": actor}
+    if is_server_address(uri):
+        refuse_given(local, "a graph that this process opens itself")
+        check_server_arguments(token, client)
+        return Graph(connect(str(uri), token=token, mode=mode, settings=client))
+    refuse_given({"token": token, "client": client}, "a graph of a server")
+    backend = open_local(
+        uri,
+        storage_options,
         mode=mode,
         settings=settings,
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
+        policy=policy,
+        actor=actor,
     )
-    return Graph(_authorized(LocalBackend(engine, mode), decides, asks))
-
-
-def _actor(given: object) -> Actor | None:
-    if given is None or isinstance(given, Actor):
-        return given
-    if not isinstance(given, str) or not given.strip():
-        raise unfit("actor", given, "a name")
-    return Actor(name=given.strip())
-
-
-def _policy(given: object) -> Policy | None:
-    if given is None or hasattr(given, "decide"):
-        return cast("Policy | None", given)
-    if not isinstance(given, str | Path):
-        raise unfit("policy", given, "the path of a bundle, or a compiled one")
-    from omnigraph.policy.bundle import BundleKind  # noqa: PLC0415 - few graphs are opened with a policy
-    from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
-
-    return BundlePolicy.from_file(given, kind=BundleKind.GRAPH)
-
-
-def _authorized(backend: Backend, policy: Policy | None, actor: Actor | None) -> Backend:
-    if policy is None and actor is None:
-        return backend
-    from omnigraph.operations.authorized import AuthorizedBackend  # noqa: PLC0415 - see above
-
-    return AuthorizedBackend(backend, policy, actor)
+    return Graph(backend)
 
 
 def _check_settings(

@@ -292,7 +292,8 @@ class Proposals:
         after: int | None = None
         while True:
             page = self.list(after=after)
-            yield from (Proposal(self._backend, found) for found in page)
+            for found in page:
+                yield Proposal(self._backend, found)
             after = page.following
             if after is None:
                 return

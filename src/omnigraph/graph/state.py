@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.export.stream import ByteSink
     from omnigraph.engine.results.entity import Entity
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.txn.snapshot import GraphSnapshot as PinnedState
+    from omnigraph.operations.reads import PinnedState
 
 
 class State:

@@ -14,10 +14,11 @@ from omnigraph.engine.results import Result
 from omnigraph.errors import BadValue, GraphClosedError, TransactionEndedError
 from omnigraph.graph.sources import SourceArgument, load_sources, query_text
 from omnigraph.graph.state import attachments_of, data_of
+from omnigraph.graph.waiting import Lock
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.operations.transactions import (
-    BeginTransactionRequest,
+    BegunTransaction,
     CallInTransactionRequest,
     CommitTransactionRequest,
     RollbackTransactionRequest,
@@ -72,10 +73,12 @@ class Transaction(Printable):
     to the graph itself are commits of their own, which this one sees as those of another writer.
     """
 
-    def __init__(self, backend: Backend, request: BeginTransactionRequest) -> None:
+    def __init__(self, backend: Backend, begun: BegunTransaction) -> None:
         self._backend = backend
-        self._lock = threading.RLock()
-        self._begun = backend.execute(request)
+        self._lock = Lock()
+        # Taken for a moment, also where results are looked at, which waits for no call.
+        self._looking = threading.Lock()
+        self._begun = begun
         self._first: list[MutationResult | LoadResult] = []
         self._result: TransactionResult | None = None
         # How many calls were made, and how many of the first ones the caller has looked at the results of.
@@ -94,11 +97,11 @@ class Transaction(Printable):
             if self._ended is not None:
                 return
             if error is None:
-                self.commit()
+                self._commit()
             else:
                 # The graph may have been closed meanwhile, and its transactions with it.
                 with suppress(GraphClosedError, TransactionEndedError):
-                    self.rollback()
+                    self._roll_back()
 
     def lines(self) -> Iterator[str]:
         """Yield where it writes, and whether it is open."""
@@ -231,12 +234,7 @@ class Transaction(Printable):
             TransactionEndedError: it has ended.
         """
         with self._lock:
-            self._refuse_ended()
-            self._ended = "failed"
-            request = CommitTransactionRequest(transaction=self._begun.transaction, seen=self._seen)
-            self._result = self._backend.execute(request)
-            self._ended = "committed"
-            return self._result.commit
+            return self._commit()
 
     def rollback(self) -> None:
         """End it without publishing anything; harmless when it was rolled back or has failed already.
@@ -248,13 +246,26 @@ class Transaction(Printable):
             if self._ended == "committed":
                 self._refuse_ended()
             if self._ended is None:
-                self._ended = "rolled back"
-                self._backend.execute(RollbackTransactionRequest(transaction=self._begun.transaction))
+                self._roll_back()
+
+    def _commit(self) -> Commit | None:
+        self._refuse_ended()
+        self._ended = "failed"
+        request = CommitTransactionRequest(transaction=self._begun.transaction, seen=self._seen)
+        result = self._backend.execute(request)
+        self._result = result
+        self._ended = "committed"
+        return result.commit
+
+    def _roll_back(self) -> None:
+        self._ended = "rolled back"
+        self._backend.execute(RollbackTransactionRequest(transaction=self._begun.transaction))
 
     def _read(self, call: Request[Any], attached: Attachments) -> Any:
         with self._lock:
             found = self._call(call, attached)
-            self._seen = self._calls
+            with self._looking:
+                self._seen = self._calls
             return found
 
     def _write(self, call: Request[Any], attached: Attachments) -> _WriteResult:
@@ -270,7 +281,7 @@ class Transaction(Printable):
         return done
 
     def _look_at(self, number: int, place: int) -> MutationResult | LoadResult:
-        with self._lock:
+        with self._looking:
             if self._result is not None:
                 return self._result.calls[place]
             self._seen = max(self._seen, number)

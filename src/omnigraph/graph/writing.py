@@ -201,7 +201,7 @@ class WriteVerbs(State):
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
         )
-        return Transaction(self._backend, request)
+        return Transaction(self._backend, self._backend.execute(request))
 
     def run_transaction(
         self,

@@ -24,7 +24,7 @@ from omnigraph.errors import (
 )
 from omnigraph.operations.history import GetCommitRequest
 from omnigraph.operations.proposals import GetProposalRequest
-from omnigraph.operations.reads import ResolveRefRequest
+from omnigraph.operations.reads import FoundState, ResolveRefRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
 from omnigraph.operations.transactions import DescribeTransactionRequest
 from omnigraph.policy import Action, Actor, Question
@@ -33,7 +33,6 @@ from omnigraph.values import MAIN, BranchName, BranchRef, TagName
 
 if TYPE_CHECKING:
     from omnigraph.operations.transactions import BegunTransaction
-    from omnigraph.txn.refs import ResolvedState
 
 _R = TypeVar("_R")
 
@@ -182,7 +181,7 @@ class _Asking:
             return MAIN
         return str(found.ref.branch if isinstance(found.ref, BranchRef) else found.commit.branch)
 
-    def _resolve(self, ref: str, seen_from: str) -> ResolvedState | None:
+    def _resolve(self, ref: str, seen_from: str) -> FoundState | None:
         try:
             return self._inner.execute(ResolveRefRequest(ref=ref, branch=seen_from))
         except OmnigraphError as error:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.operations.request import Request, operation
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
-from omnigraph.values import MAIN
+from omnigraph.values import MAIN, Ref
+from omnigraph.values.refs import seen_from
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.results.network import Network
     from omnigraph.ir import ParamsForm
     from omnigraph.store.location import Storage
-    from omnigraph.txn.refs import ResolvedState
-    from omnigraph.txn.snapshot import GraphSnapshot
+    from omnigraph.txn.manifest.rows import Commit, ManifestState
 
 
 @operation("query", Action.READ)
@@ -74,9 +74,28 @@ class ExplainRequest(Request["Explanation"]):
         return cls(run=run, **{one.name: getattr(query, one.name) for one in fields(query)})
 
 
+@record
+class FoundState:
+    """The state that a reference means at this moment: the commit that made it visible."""
+
+    ref: Ref
+    commit: Commit
+
+    def seen_from(self, branch: str) -> str:
+        """Return the branch that the reference names, or else the one that it was asked from."""
+        return seen_from(self.ref, branch)
+
+
+@record
+class PinnedState:
+    """A state: what it consists of, exactly."""
+
+    state: ManifestState
+
+
 @operation("resolve_ref", Action.READ)
 @record
-class ResolveRefRequest(Request["ResolvedState"]):
+class ResolveRefRequest(Request[FoundState]):
     """Find the state that a reference names, seen from a branch."""
 
     ref: str
@@ -85,7 +104,7 @@ class ResolveRefRequest(Request["ResolvedState"]):
 
 @operation("read_state", Action.READ)
 @record
-class ReadStateRequest(Request["GraphSnapshot"]):
+class ReadStateRequest(Request[PinnedState]):
     """Pin a state and say what it consists of: its commit, its schema, its tables and their rows."""
 
     branch: str = MAIN

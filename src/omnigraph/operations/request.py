@@ -115,6 +115,16 @@ class Backend(Protocol):
         """Finish what is under way and let go of everything."""
 
 
+def not_pickled(uri: str) -> UsageError:
+    """Return the error for a backend that was to be sent to another process."""
+    details = BadValue(what="graph", value=uri, expected="the address of the graph")
+    return UsageError(
+        f"an open graph cannot be pickled or copied: '{uri}'",
+        details=details,
+        hint="open the graph again in the other process",
+    )
+
+
 def request_to_json(request: Request[Any]) -> dict[str, Any]:
     """Return a request as JSON values.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, PolicyDenial, PolicyDeniedError
-from omnigraph.policy.bundle import BundleKind, PolicyBundle, parse_bundle
+from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, parse_bundle
 from omnigraph.policy.cedar import SERVER_ID, CedarEngine, cedar_policies
 from omnigraph.policy.decision import Action, Actor, Decision, Question
 from omnigraph.runtime.lru import LRUCache
@@ -83,6 +83,9 @@ class BundlePolicy:
         return known
 
     def _decide(self, actor: Actor, question: Question) -> Decision:
+        if (question.action in SERVER_ACTIONS) is not (self.bundle.kind is BundleKind.SERVER):
+            reason = f"a {self.bundle.kind} bundle does not decide about it"
+            return Decision(allowed=False, message=f"{_denied(question)} for actor '{actor.name}': {reason}")
         groups = self._groups.get(actor.name, frozenset()) | actor.groups.intersection(self.bundle.groups)
         if not groups:
             message = f"policy denied action '{question.action}' for unknown actor '{actor.name}'"

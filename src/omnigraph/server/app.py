@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
-from omnigraph.server.middleware import Around, log_internal
+from omnigraph.server.middleware import Around, is_our_client, log_internal
 from omnigraph.server.routes import (
     blobs,
     branches,
@@ -25,6 +25,8 @@ from omnigraph.server.routes import (
     maintenance,
     mutations,
     operation,
+    operations,
+    outcomes,
     queries,
     schemas,
 )
@@ -43,6 +45,8 @@ GROUPS = (
     schemas,
     blobs,
     maintenance,
+    operations,
+    outcomes,
 )
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
 
@@ -79,7 +83,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     request_id = request.scope["omnigraph.request_id"]
     if is_internal(error):
         log_internal(error, request_id)
-    return answer(error_body(error, request_id), status=status_of(error), headers=error_headers(error))
+    body = error_body(error, request_id, whole=is_our_client(request.scope))
+    return answer(body, status=status_of(error), headers=error_headers(error))
 
 
 async def _answer_refusal(request: Request, error: Exception) -> Response:

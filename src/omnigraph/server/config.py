@@ -43,6 +43,7 @@ class ServerLimits:
     Args:
         body: the longest body of a request.
         load_body: the longest body of a load.
+        upload: the longest body of a request with files, which is laid down on disk.
         body_seconds: how long a body may take to arrive.
         threads: how many operations run at the same time.
         streams: how many results are streamed at the same time.
@@ -54,6 +55,7 @@ class ServerLimits:
 
     body: int = 1 << 20
     load_body: int = 32 << 20
+    upload: int = 4 << 30
     body_seconds: float = 60.0
     threads: int = 64
     streams: int = 64

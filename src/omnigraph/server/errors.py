@@ -18,6 +18,8 @@ _STATUSES: Mapping[type[OmnigraphError], int] = {
     errors.QueryTimeoutError: 408,
     errors.RequestDeadlineError: 408,
     errors.IdempotencyKeyError: 422,
+    # The header of the caller asks for another version.
+    errors.ServerIncompatibleError: 400,
     # The text of the request holds the queries, so that a name it lacks is a mistake in the request.
     errors.QueryNotFoundError: 400,
     # Names of types inside a request.
@@ -67,8 +69,11 @@ def is_internal(error: OmnigraphError) -> bool:
     )
 
 
-def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str, Any]:
-    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions."""
+def error_body(error: OmnigraphError, request_id: str | None = None, *, whole: bool = False) -> dict[str, Any]:
+    """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions.
+
+    ``whole`` adds the error itself, for clients of ours, which raise it again.
+    """
     status = status_of(error)
     body: dict[str, Any] = {"error": _INTERNAL if is_internal(error) else _message(error)}
     code = _CODES.get(status)
@@ -78,6 +83,8 @@ def error_body(error: OmnigraphError, request_id: str | None = None) -> dict[str
         body |= _details(error)
         if isinstance(error.details, errors.Diagnostic) and error.details.place is not None:
             body["diagnostic"] = _diagnostic(error.details, error.code)
+        if whole:
+            body["problem"] = error.to_json()
     if request_id is not None:
         body["request_id"] = request_id
     return body

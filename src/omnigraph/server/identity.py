@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from omnigraph.errors import BadValue, IdentityConfigError, TokenInvalidError, TokenMissingError
 from omnigraph.policy import Actor
 from omnigraph.records import record
+from omnigraph.server.oidc import verifier_from_environment
 
 SECRET_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"  # noqa: S105 - the name of a variable
 FILE_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
@@ -78,12 +79,13 @@ class Identities:
 
         Args:
             environment: the variables of the process.
-            verifier: what checks tokens that are none of these.
+            verifier: what checks tokens that are none of these; None takes the provider that the environment names.
             fetch_secret: returns the text of a secret of AWS Secrets Manager; None asks the service itself.
 
         Raises:
             IdentityConfigError: a source cannot be read, or its entries contradict each other.
         """
+        verifier = verifier or verifier_from_environment(environment)
         tokens = _Tokens()
         secret = _variable(environment, SECRET_VARIABLE)
         if secret is not None:

@@ -9,16 +9,16 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
-import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
 from omnigraph.policy.decision import Actor
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
-from omnigraph.server.service import INNER_SLASH, Service
+from omnigraph.server.service import INNER_SLASH, Service, encode
 
 _log = logging.getLogger("omnigraph.server")
 _REQUEST_ID = b"x-request-id"
+_WIRE = b"omnigraph-wire"
 _LONGEST_ID = 128
 # What is answered without a token.
 PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz"})
@@ -56,13 +56,13 @@ class Around:
             if status:
                 # The answer has begun: breaking it off is all that is left.
                 raise
-            await send_error(error, request_id, reply)
+            await send_error(error, request_id, reply, whole=is_our_client(scope))
         except asyncio.CancelledError:
             # The server ends and has waited long enough; what the request has begun may still be published.
             control.cut_off += 1
             if not status:
                 ending = ServerEndingError("the server ended before the request did")
-                await send_error(ending, request_id, reply)
+                await send_error(ending, request_id, reply, whole=is_our_client(scope))
         except Exception as bug:
             _log.exception("request failed", extra={"request_id": request_id})
             if status:
@@ -93,11 +93,16 @@ class Around:
         return access.authenticate(authorization)
 
 
-async def send_error(error: OmnigraphError, request_id: str, send: Send) -> None:
+def is_our_client(scope: Scope) -> bool:
+    """Whether a client of ours asks, which takes an error as a whole."""
+    return any(name == _WIRE for name, _ in scope["headers"])
+
+
+async def send_error(error: OmnigraphError, request_id: str, send: Send, *, whole: bool = False) -> None:
     """Answer with an error."""
     if is_internal(error):
         log_internal(error, request_id)
-    await _send(status_of(error), error_body(error, request_id), error_headers(error), send)
+    await _send(status_of(error), error_body(error, request_id, whole=whole), error_headers(error), send)
 
 
 def log_internal(error: OmnigraphError, request_id: str) -> None:
@@ -106,7 +111,7 @@ def log_internal(error: OmnigraphError, request_id: str) -> None:
 
 
 async def _send(status: int, body: dict[str, object], headers: dict[str, str], send: Send) -> None:
-    content = msgspec.json.encode(body)
+    content = encode(body)
     told = {"content-type": "application/json", "content-length": str(len(content)), **headers}
     listed = [(name.lower().encode(), value.encode()) for name, value in told.items()]
     await send({"type": "http.response.start", "status": status, "headers": listed})

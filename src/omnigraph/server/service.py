@@ -21,6 +21,7 @@ from omnigraph.server.control.control import Control
 from omnigraph.server.control.served import ServedBackend, ServedRequest
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.running import RunningCalls
 from omnigraph.server.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
@@ -47,6 +48,7 @@ class Service:
         self.control = control or Control(ControlSettings(), runtime.clock)
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
+        self.running = RunningCalls()
         self._show()
         self._reads: anyio.CapacityLimiter | None = None
         self._writes: anyio.CapacityLimiter | None = None
@@ -114,7 +116,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: Action | str, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:

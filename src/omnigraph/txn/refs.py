@@ -41,6 +41,7 @@ from omnigraph.values import (
     is_ulid,
     parse_ref,
 )
+from omnigraph.values.refs import seen_from
 
 # How many commits one page looks at before it gives its caller a word, when few of them are wanted.
 _MOST_LOOKED_AT = 4096
@@ -214,7 +215,7 @@ class ResolvedState:
 
     def seen_from(self, branch: str) -> str:
         """Return the branch that the reference names, or else the one that it was asked from."""
-        return self.ref.branch if isinstance(self.ref, BranchRef | AncestorRef | TimeRef) else branch
+        return seen_from(self.ref, branch)
 
 
 class RefResolver:

@@ -69,6 +69,15 @@ class TimeRef:
 Ref = BranchRef | AncestorRef | CommitRef | TagRef | TimeRef
 
 
+def seen_from(ref: Ref, branch: str) -> str:
+    """Return the branch that a reference names, or else the one that it was asked from.
+
+    >>> seen_from(AncestorRef(BranchName("review"), 1), "main"), seen_from(TagRef(TagName("v1")), "main")
+    ('review', 'main')
+    """
+    return ref.branch if isinstance(ref, BranchRef | AncestorRef | TimeRef) else branch
+
+
 def parse_ref(text: str) -> Ref:
     """Return what ``text`` refers to. Names cannot hold ``~``, ``@`` or ``:``, so the forms never overlap.
 

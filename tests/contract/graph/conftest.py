@@ -1,14 +1,23 @@
-"""Everything in this folder runs over every backend: what people hold must not show which one executes requests."""
+"""Everything in this folder runs over every backend: what people hold must not show which one executes requests.
+
+``json`` passes requests and responses through bytes, ``authorized`` asks a policy first, ``remote`` asks a real server
+process, and ``async`` and ``async-remote`` are the twin for event loops, over this process and over the server.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from omnigraph.graph import graph as graph_module
+import omnigraph.aio.graph
+import omnigraph.graph
+from omnigraph.graph import opening
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.local import LocalBackend
 from omnigraph.policy import Decision
+from tests.contract.graph.async_facade import Loop, entrances
 from tests.contract.graph.json_backend import JsonBackend
+from tests.contract.graph.served_backend import ServedBackend, open_served
+from tests.server.process import run_server
 
 
 class AuthorizedLocalBackend(AuthorizedBackend):
@@ -25,12 +34,48 @@ class AllowEverything:
         return Decision(allowed=True, message="as you like")
 
 
-BACKENDS = (LocalBackend, JsonBackend, AuthorizedLocalBackend)
+REPLACED = {"json": JsonBackend, "authorized": AuthorizedLocalBackend, "remote": ServedBackend}
+BACKENDS = ("local", *REPLACED, "async", "async-remote")
+# Arguments are checked by the same code for both remote ones, and objects of the twin show themselves by their names.
+LEFT_OUT = {
+    "test_arguments": {"async-remote"},
+    **{name: {"async", "async-remote"} for name in ("test_shown", "test_command_parity", "test_requests")},
+}
 
 
-@pytest.fixture(autouse=True, scope="module", params=BACKENDS, ids=lambda one: one.__name__)
+def pytest_generate_tests(metafunc):
+    name = metafunc.module.__name__.rpartition(".")[2]
+    chosen = [one for one in BACKENDS if one not in LEFT_OUT.get(name, ())]
+    metafunc.parametrize("backend", chosen, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="session")
+def graph_server(tmp_path_factory):
+    """A server of every graph that is named in a folder: its address, and the folder."""
+    folder = tmp_path_factory.mktemp("served")
+    command = ["tests.contract.graph.any_graph_server", str(folder)]
+    with run_server(command, tmp_path_factory.mktemp("log") / "server.log") as running:
+        yield running.url, folder
+
+
+@pytest.fixture(autouse=True, scope="module")
 def backend(request):
-    """The backend that ``init`` and ``open`` give to a graph."""
+    """How ``init`` and ``open`` reach a graph: one of the words above."""
+    name = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_module, "LocalBackend", request.param)
-        yield request.param
+        if name.endswith("remote"):
+            address, folder = request.getfixturevalue("graph_server")
+            patch.setattr(ServedBackend, "server", address)
+            patch.setattr(ServedBackend, "folder", folder)
+        if name in REPLACED:
+            patch.setattr(opening, "LocalBackend", REPLACED[name])
+        if name == "async-remote":
+            patch.setattr(omnigraph.aio.graph, "open_local", open_served)
+        if not name.startswith("async"):
+            yield name
+            return
+        loop = Loop()
+        for entrance, function in entrances(loop).items():
+            patch.setattr(omnigraph.graph, entrance, function)
+        yield name
+        loop.close()

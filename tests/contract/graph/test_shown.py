@@ -244,3 +244,9 @@ def test_a_conflict_prints_what_each_side_made_of_the_row(tmp_path, backend):
     headline, *sides = str(conflict).splitlines()
     assert headline == f"{conflict.kind} Person ann: {conflict.message}"
     assert sides == ['  base: name = "ann", age = 1', '  source: name = "ann", age = 3', "  target: no row"]
+
+
+def test_a_closed_graph_says_so_in_a_notebook(tmp_path):
+    with omnigraph.init(tmp_path / "g", "node Person { name: String @key }", settings=RELAXED) as graph:
+        pass
+    assert "the graph is closed" in graph._repr_html_()

@@ -121,8 +121,17 @@ def test_policies_can_be_shown_as_cedar():
 def test_a_question_without_a_decision_is_an_error_and_not_a_denial():
     policy = policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
     with pytest.raises(PolicyEvaluationError, match="could not be evaluated") as caught:
-        policy.decide(MIRA, Question(action=Action.GRAPH_LIST))
+        policy._engine.evaluate(MIRA, frozenset({"g"}), Question(action=Action.GRAPH_LIST))
     assert caught.value.details.action == "graph_list"
+
+
+def test_a_bundle_denies_what_it_does_not_decide_about():
+    graph = policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
+    server = policy_of(Rule(id="r", group="g", actions=(Action.GRAPH_LIST,)))
+    assert graph.decide(MIRA, Question(action=Action.GRAPH_LIST)).message.endswith(
+        "for actor 'act-mira': a graph bundle does not decide about it"
+    )
+    assert not server.decide(MIRA, Question(action=Action.READ)).allowed
 
 
 def test_the_same_question_is_evaluated_once(monkeypatch: pytest.MonkeyPatch):

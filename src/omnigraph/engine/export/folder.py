@@ -222,12 +222,11 @@ class ExportJob:
         Its cost is what the current counters hold, with the planning that they counted before.
         """
         started_s = runtime.clock.monotonic_s()
-        with self._claimed(runtime), self.cut.snapshot.reading():
+        with claimed_folder(self.folder, runtime), self.cut.snapshot.reading():
             files = {file.path: file for file in write(self.parts)}
             manifest = self._manifest(files, runtime)
             self.folder.put(SCHEMA, manifest.schema.encode())
             self.folder.put(MANIFEST, manifest.to_bytes())
-        self.folder.remove(MARKER)
         return ExportResult(
             target=self.folder.storage.root,
             format=self.form,
@@ -246,24 +245,6 @@ class ExportJob:
             elapsed_s=runtime.clock.monotonic_s() - started_s,
             cost=current_counters().cost(),
         )
-
-    @contextmanager
-    def _claimed(self, runtime: Runtime) -> Iterator[None]:
-        """Hold the folder; if anything goes wrong it is empty again, as far as storage still answers."""
-        root = self.folder.storage.root
-        mark = f"an export began here at {format_datetime(runtime.clock.now_ms())} and has not finished\n".encode()
-        if not self.folder.is_empty() or not self.folder.claim(MARKER, mark):
-            details = BadValue(what="folder", value=root, expected="an empty or new folder")
-            raise ExportTargetError(f"folder '{root}' is not empty", details=details)
-        try:
-            yield
-        except BaseException:
-            with suppress(OmnigraphError):
-                for folder in FOLDERS.values():
-                    self.folder.remove_folder(folder)
-                for name in (MANIFEST, SCHEMA, MARKER):
-                    self.folder.remove(name)
-            raise
 
     def _manifest(self, files: dict[str, ExportedFile], runtime: Runtime) -> ExportManifest:
         state = self.cut.snapshot.state
@@ -287,6 +268,45 @@ class ExportJob:
             created_at=format_datetime(runtime.clock.now_ms()),
             types=tuple(types),
         )
+
+
+def refuse_filled(folder: FileFolder) -> None:
+    """Return if there is nothing in a folder.
+
+    Raises:
+        ExportTargetError: there is something.
+    """
+    if not folder.is_empty():
+        raise _filled(folder)
+
+
+def _filled(folder: FileFolder) -> ExportTargetError:
+    root = folder.storage.root
+    details = BadValue(what="folder", value=root, expected="an empty or new folder")
+    return ExportTargetError(f"folder '{root}' is not empty", details=details)
+
+
+@contextmanager
+def claimed_folder(folder: FileFolder, runtime: Runtime) -> Iterator[None]:
+    """Hold an empty folder for an export; if anything goes wrong it is empty again, as far as storage still answers.
+
+    Raises:
+        ExportTargetError: there is something in the folder.
+    """
+    refuse_filled(folder)
+    mark = f"an export began here at {format_datetime(runtime.clock.now_ms())} and has not finished\n".encode()
+    if not folder.claim(MARKER, mark):
+        raise _filled(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(OmnigraphError):
+            for inner in FOLDERS.values():
+                folder.remove_folder(inner)
+            for name in (MANIFEST, SCHEMA, MARKER):
+                folder.remove(name)
+        raise
+    folder.remove(MARKER)
 
 
 class _Meter:

@@ -33,7 +33,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.rows import TableEntry
+from omnigraph.txn.manifest.rows import ManifestState, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId
 
@@ -288,6 +288,20 @@ class DiffStats:
         }
 
 
+def diff_to_json(before: ManifestState, after: ManifestState, found: Sequence[EntityChange]) -> dict[str, Any]:
+    """Return the changes between two states as JSON values."""
+    changes = [change.to_json() | ({"changed": list(change.changed)} if change.changed else {}) for change in found]
+    return {
+        "from_graph_commit_id": str(before.head.commit),
+        "to_graph_commit_id": str(after.head.commit),
+        "from_graph_manifest_version": before.version,
+        "to_graph_manifest_version": after.version,
+        "graph_branch": str(after.head.branch),
+        "changes": changes,
+        "stats": DiffStats.of(found).to_json(),
+    }
+
+
 class GraphDiff:
     """The difference between two states, worked out table after table as it is asked for.
 
@@ -331,18 +345,7 @@ class GraphDiff:
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole difference as JSON values."""
-        old, new = self.before.state, self.after.state
-        found = list(self)
-        changes = [change.to_json() | ({"changed": list(change.changed)} if change.changed else {}) for change in found]
-        return {
-            "from_graph_commit_id": str(old.head.commit),
-            "to_graph_commit_id": str(new.head.commit),
-            "from_graph_manifest_version": old.version,
-            "to_graph_manifest_version": new.version,
-            "graph_branch": str(new.head.branch),
-            "changes": changes,
-            "stats": DiffStats.of(found).to_json(),
-        }
+        return diff_to_json(self.before.state, self.after.state, list(self))
 
     def _stats(self) -> DiffStats:
         counts = []

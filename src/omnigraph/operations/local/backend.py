@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import BadValue, ForkedProcessError, UsageError
-from omnigraph.operations.request import NOTHING, Attachments, Request, Response
+from omnigraph.errors import ForkedProcessError
+from omnigraph.operations.request import NOTHING, Attachments, Request, Response, not_pickled
 from omnigraph.txn.graph_store import OpenMode
 
 Handler = Callable[[OpenGraph, Any, Attachments], Any]
@@ -79,12 +79,7 @@ class LocalBackend:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        details = BadValue(what="graph", value=self.uri, expected="the address of the graph")
-        raise UsageError(
-            f"an open graph cannot be pickled or copied: '{self.uri}'",
-            details=details,
-            hint="open the graph again in the other process",
-        )
+        raise not_pickled(self.uri)
 
 
 def find_handler(request: type[Request[Any]]) -> Handler:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
 from omnigraph.ir import ParamsForm
+from omnigraph.operations.reads import FoundState, PinnedState
 from omnigraph.runtime import counting
 from omnigraph.values import (
     BranchName,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         ResolveRefRequest,
     )
     from omnigraph.operations.request import Attachments
-    from omnigraph.txn.refs import ResolvedState
     from omnigraph.txn.snapshot import GraphSnapshot
 
 
@@ -87,7 +87,7 @@ def read_call(request: QueryRequest | ExplainRequest, attached: Attachments) -> 
     )
 
 
-def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachments) -> ResolvedState:
+def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachments) -> FoundState:
     """Return the state that a reference names, and its commit.
 
     Raises:
@@ -96,13 +96,14 @@ def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachme
     """
     del attached
     branch = BranchName.parse(request.branch)
-    return graph.store.refs.resolve_ref(request.ref, branch)
+    found = graph.store.refs.resolve_ref(request.ref, branch)
+    return FoundState(ref=found.ref, commit=found.commit)
 
 
-def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> GraphSnapshot:
+def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> PinnedState:
     """Return a pinned state; raises what :func:`resolve_ref` does."""
     del attached
-    return graph.snapshot(request.branch, request.at)
+    return PinnedState(state=graph.snapshot(request.branch, request.at).state)
 
 
 def read_network(graph: OpenGraph, request: ReadNetworkRequest, attached: Attachments) -> Network:

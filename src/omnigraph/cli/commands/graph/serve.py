@@ -45,7 +45,8 @@ def serve(
     """Serve one graph over HTTP until interrupted.
 
     Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error. Unless the environment names
-    tokens, a token is made for this run and printed there too; its holder may do everything.
+    tokens or --policy is given, a token is made for this run and printed first, as OMNIGRAPH_BEARER_TOKEN=TOKEN. Its
+    holder may do everything, and commands that ask the server read it from that variable.
     """
     address = graph_address(graph)
     from omnigraph.server.access import has_identities  # noqa: PLC0415 - the server's alone
@@ -57,7 +58,8 @@ def serve(
     token = None
     if not unauthenticated and policy is None and not has_identities(os.environ):
         token = f"{Runtime.system().randomness.bits(_TOKEN_BITS):064x}"
-        write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stderr)
+        # Not to standard error, where logs go that other people read.
+        write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stdout)
     served = replace(
         single_graph(address),
         queries=query_files(Path(), queries),

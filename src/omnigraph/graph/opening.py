@@ -1,0 +1,120 @@
+"""Opening graphs: those that this process opens itself, and those of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from omnigraph.client import ClientSettings, GraphAddress
+from omnigraph.engine.open_graph import OpenGraph, init_graph
+from omnigraph.engine.results.frames import library
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.graph.sources import NamedText
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.request import Backend
+from omnigraph.policy import Actor
+from omnigraph.store.location import Storage
+from omnigraph.txn.graph_store import OpenMode
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.values import check_instance, unfit
+
+if TYPE_CHECKING:
+    from omnigraph.policy.policy import Policy
+
+INSTALL = "install omnigraph[client]"
+
+
+def check_server_arguments(token: object, client: object) -> None:
+    """Refuse arguments that no server could be asked with.
+
+    Raises:
+        UsageError: one is of another type, or a token cannot be part of a header.
+    """
+    check_instance("token", token, str)
+    check_instance("client", client, ClientSettings)
+    if isinstance(token, str) and not (token and token.isascii() and token.isprintable() and " " not in token):
+        details = BadValue(what="token", value="<hidden>", expected="printable characters without blanks")
+        raise UsageError("the token is not one that a server could have given", details=details)
+
+
+def refuse_given(arguments: Mapping[str, object], taken_by: str) -> None:
+    """Refuse arguments that are for graphs of the other kind.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            details = BadValue(what=name, value="given", expected="not given")
+            raise UsageError(f"{name} is an argument for {taken_by}", details=details)
+
+
+def create_local(
+    uri: str | Path,
+    schema: NamedText,
+    options: Mapping[str, str] | None,
+    *,
+    actor: str | None,
+    message: str | None,
+    settings: TxnSettings | None,
+) -> None:
+    """Create a graph with an empty table per type of a schema; raises what :func:`omnigraph.init` does."""
+    storage = Storage.open(uri, options)
+    init_graph(storage, schema.text, actor=actor, message=message, settings=settings, source_name=schema.name)
+
+
+def open_local(
+    uri: str | Path, options: Mapping[str, str] | None, *, mode: OpenMode, policy: object, actor: object, **how: Any
+) -> Backend:
+    """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
+    asks, decides = _actor(actor), _policy(policy)
+    backend: Backend = LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
+    return _authorized(backend, decides, asks)
+
+
+def _actor(given: object) -> Actor | None:
+    if given is None or isinstance(given, Actor):
+        return given
+    if not isinstance(given, str) or not given.strip():
+        raise unfit("actor", given, "a name")
+    return Actor(name=given.strip())
+
+
+def _policy(given: object) -> Policy | None:
+    if given is None or hasattr(given, "decide"):
+        return cast("Policy | None", given)
+    if not isinstance(given, str | Path):
+        raise unfit("policy", given, "the path of a bundle, or a compiled one")
+    from omnigraph.policy.bundle import BundleKind  # noqa: PLC0415 - few graphs are opened with a policy
+    from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
+
+    return BundlePolicy.from_file(given, kind=BundleKind.GRAPH)
+
+
+def _authorized(backend: Backend, policy: Policy | None, actor: Actor | None) -> Backend:
+    if policy is None and actor is None:
+        return backend
+    from omnigraph.operations.authorized import AuthorizedBackend  # noqa: PLC0415 - see above
+
+    return AuthorizedBackend(backend, policy, actor)
+
+
+def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSettings | None) -> Backend:
+    """Return a backend that asks a server.
+
+    Raises:
+        ValueFormatError: it is not the address of a served graph.
+        ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
+        LibraryMissingError: httpx2 is not installed.
+    """
+    library("httpx2", hint=INSTALL)
+    from omnigraph.client._sync.backend import RemoteBackend  # noqa: PLC0415 - needs a library that few have
+
+    backend = RemoteBackend(GraphAddress.parse(uri), token=token, mode=mode, settings=settings)
+    try:
+        backend.connect()
+    except BaseException:
+        backend.close()
+        raise
+    return backend

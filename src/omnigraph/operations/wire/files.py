@@ -1,0 +1,245 @@
+"""Files across the wire: sources of loads travel with the request, exported folders with the response.
+
+Neither side ever opens a path that the other one names. What a request says of a path is only what messages call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
+
+from omnigraph.errors import (
+    BadValue,
+    FormatMismatch,
+    OmnigraphError,
+    RemoteUnsupportedError,
+    ServerIncompatibleError,
+    error_from_json,
+)
+from omnigraph.operations.reads import ExportRequest
+from omnigraph.operations.request import Request
+from omnigraph.operations.transactions import CallInTransactionRequest
+from omnigraph.operations.wire.writing import ResponseWriter
+from omnigraph.operations.writes import LoadRequest
+from omnigraph.records import record
+from omnigraph.values import check_flag, check_instance
+
+if TYPE_CHECKING:
+    from omnigraph.engine.load import Source
+
+_SENT = "sent:"
+_ERRORS = "errors"
+_OUT = "out"
+
+
+@record
+class SentFile:
+    """A file that travels with a request: its name there, and where its bytes come from."""
+
+    name: str
+    source: Source
+
+
+def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]:
+    """Return a request as it is sent, and the files that travel with it.
+
+    Raises:
+        FileMissingError, FileAccessError: a source is not there, or cannot be read.
+        UsageError: an argument makes no sense, or the format of a source is not known.
+    """
+    if isinstance(request, CallInTransactionRequest):
+        call, files = files_of(request.call)
+        return replace(request, call=call), files
+    if isinstance(request, ExportRequest):
+        return replace(request, to=str(request.to)), ()
+    if not isinstance(request, LoadRequest):
+        return request, ()
+    from omnigraph.engine.load.options import LoadSettings, check_load  # noqa: PLC0415 - few requests need it
+    from omnigraph.engine.load.sources import STDIN, expand_sources  # noqa: PLC0415 - see above
+
+    check_load(request.mode, errors_to=request.errors_to, progress=None, limit=request.limit)
+    check_flag("patch", request.patch)
+    check_flag("truncate", request.truncate)
+    check_instance("settings", request.settings, LoadSettings)
+    settings = request.settings or LoadSettings()
+    found = expand_sources(request.sources, check_sums=settings.check_sums)
+    files = tuple(
+        SentFile(name=f"{number}/{'stdin' if one.path == STDIN else PurePosixPath(one.path).name}", source=one)
+        for number, one in enumerate(found)
+    )
+    sent = [
+        replace(file.source, path=f"{_SENT}{file.name}", format=file.source.kind, options={}, called=file.source.name)
+        for file in files
+    ]
+    errors_to = None if request.errors_to is None else str(request.errors_to)
+    # Checksums were compared where the files are.
+    return replace(request, sources=sent, errors_to=errors_to, settings=replace(settings, check_sums=False)), files
+
+
+@record
+class PlacedFiles:
+    """A request whose files lie in a folder of this process, and what messages call the paths in it."""
+
+    request: Request[Any]
+    folder: Path | None = None
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, request: Request[Any], folder: Callable[[], Path]) -> PlacedFiles:
+        """Let a request that was received use a folder, instead of the paths that it names.
+
+        Most requests have no files, and for them no folder is made.
+
+        Raises:
+            RemoteUnsupportedError: it names a source that did not travel with it.
+        """
+        if isinstance(request, CallInTransactionRequest):
+            inner = cls.of(request.call, folder)
+            return replace(inner, request=replace(request, call=inner.request))
+        if isinstance(request, ExportRequest):
+            out = folder() / _OUT
+            return cls(request=replace(request, to=str(out)), folder=folder(), called={str(out): str(request.to)})
+        if not isinstance(request, LoadRequest):
+            return cls(request=request)
+        called: dict[str, str] = {}
+        errors_to = None
+        if request.errors_to is not None:
+            errors_to = str(folder() / _ERRORS)
+            called[errors_to] = str(request.errors_to)
+        sources = [_placed(one, folder()) for one in request.sources]
+        return cls(request=replace(request, sources=sources, errors_to=errors_to), folder=folder(), called=called)
+
+    def send(self, writer: ResponseWriter) -> None:
+        """Write the files that the operation made."""
+        if self.folder is None:
+            return
+        errors = self.folder / _ERRORS
+        if errors.is_file():
+            writer.file(_ERRORS, errors)
+        out = self.folder / _OUT
+        if out.is_dir():
+            files = [path for path in out.rglob("*") if path.is_file()]
+            # The manifest says that an export is complete, so it comes last.
+            for path in sorted(files, key=lambda path: (len(path.relative_to(out).parts) == 1, str(path))):
+                writer.file(path.relative_to(out).as_posix(), path)
+
+    def relabel(self, error: OmnigraphError) -> OmnigraphError:
+        """Return an error that calls paths as the caller does."""
+        return error_from_json(_renamed(error.to_json(), self.called)) if self.called else error
+
+
+def _placed(source: Source | str, folder: Path) -> Source:
+    from omnigraph.engine.load.sources import Source  # noqa: PLC0415 - few requests need it
+
+    path = source.path if isinstance(source, Source) else str(source)
+    place = folder / path.removeprefix(_SENT)
+    if not path.startswith(_SENT) or not isinstance(source, Source) or not place.is_file() or not _is_inner(path):
+        details = BadValue(what="source", value=path[:100], expected="a file that is sent with the request")
+        raise RemoteUnsupportedError("a server reads no files but those that are sent to it", details=details)
+    return replace(source, path=str(place))
+
+
+def _is_inner(path: str) -> bool:
+    return ".." not in path.split("/") and "\\" not in path and "\0" not in path
+
+
+def inner_path(folder: Path, name: str) -> Path:
+    """Return where a file that travels under a name is placed.
+
+    Raises:
+        RemoteUnsupportedError: the name leads out of the folder.
+    """
+    if name.startswith("/") or not _is_inner(name) or not name:
+        details = BadValue(what="file", value=name[:100], expected="a name inside the request")
+        raise RemoteUnsupportedError("a file of the request has a name that leads elsewhere", details=details)
+    return folder / name
+
+
+def _renamed(value: Any, called: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for path, name in called.items():
+            value = value.replace(path, name)
+        return value
+    if isinstance(value, dict):
+        return {key: _renamed(item, called) for key, item in value.items()}
+    return [_renamed(item, called) for item in value] if isinstance(value, list) else value
+
+
+class ReceivedFiles:
+    """Takes the files of a response: an exported folder, or the rows that a load refused."""
+
+    def __init__(self, request: Request[Any], held: ExitStack) -> None:
+        self._request = request.call if isinstance(request, CallInTransactionRequest) else request
+        self._held = held
+        self._folder: Any = None
+        self._open: ExitStack | None = None
+        self._sink: Any = None
+        self._is_claimed = False
+        if isinstance(self._request, ExportRequest):
+            self._folder = _empty_folder(self._request)
+
+    @property
+    def target(self) -> str | None:
+        """The folder of an export."""
+        return None if self._folder is None else str(self._folder.storage.root)
+
+    def begin(self, name: str) -> None:
+        """Create a file."""
+        self._open = ExitStack()
+        if self._folder is not None and not self._is_claimed:
+            # Not before there is something to write: a request that is refused leaves no folder behind.
+            self._held.enter_context(claim(self._folder))
+            self._is_claimed = True
+        if self._folder is not None and _is_inner(name) and not name.startswith("/"):
+            self._sink = self._open.enter_context(self._folder.create(name))
+        elif isinstance(self._request, LoadRequest) and self._request.errors_to is not None and name == _ERRORS:
+            self._sink = self._open.enter_context(Path(self._request.errors_to).open("wb"))  # noqa: SIM115 - end closes it
+        else:
+            details = FormatMismatch(what="response", expected="files that were asked for", found=name[:64])
+            raise ServerIncompatibleError("the response holds a file that was not asked for", details=details)
+
+    def write(self, data: bytes) -> None:
+        """Take bytes of the file."""
+        self._sink.write(data)
+
+    def end(self) -> None:
+        """Close the file."""
+        if self._open is not None:
+            self._open.close()
+
+
+def claim(folder: Any) -> AbstractContextManager[None]:
+    """Hold a folder for an export; raises what :func:`~omnigraph.engine.export.folder.claimed_folder` does."""
+    from omnigraph.engine.export.folder import claimed_folder  # noqa: PLC0415 - few requests need it
+    from omnigraph.runtime import Runtime  # noqa: PLC0415 - see above
+
+    return claimed_folder(folder, Runtime.system())
+
+
+def _empty_folder(request: ExportRequest) -> Any:
+    from omnigraph.engine.export.folder import refuse_filled  # noqa: PLC0415 - few requests need it
+    from omnigraph.engine.export.options import ExportSettings, check_export  # noqa: PLC0415 - see above
+    from omnigraph.store.files import FileFolder  # noqa: PLC0415 - see above
+    from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
+
+    check_export(request.format, None, request.settings)
+    settings = request.settings or ExportSettings()
+    to = cast("Any", request.to)
+    storage = to if isinstance(to, Storage) else Storage.open(to)
+    folder = FileFolder(storage=storage, is_durable=settings.is_durable)
+    refuse_filled(folder)
+    return folder
+
+
+@contextmanager
+def receiving(request: Request[Any]) -> Iterator[ReceivedFiles]:
+    """Take the files of a response; if the block fails, an exported folder is empty again.
+
+    Raises:
+        ExportTargetError: there is something in the folder.
+    """
+    with ExitStack() as held:
+        yield ReceivedFiles(request, held)

@@ -1,0 +1,115 @@
+"""The uniform route of our own clients: any declared operation, its request as JSON and its response as frames."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from omnigraph.errors import FormatMismatch, InternalError, OmnigraphError, ServerIncompatibleError
+from omnigraph.operations import all_operations, request_from_json
+from omnigraph.operations.request import Request
+from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
+from omnigraph.server.bodies import JSON_TYPE, malformed, media_type, read_body
+from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
+from omnigraph.server.frames import PROGRESS_HEADER, WIRE_HEADER, FramesResponse
+from omnigraph.server.middleware import log_internal
+from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.uploads import UploadFolder, read_upload
+
+router = APIRouter(prefix="/graphs/{graph_id}/operations")
+
+
+@router.get("")
+async def describe(request: HttpRequest) -> Response:
+    """Say which versions of the wire format are spoken, and which operations there are."""
+    GraphCall(request)
+    return answer({"wire": [WIRE_VERSION], "idempotency": True, "operations": sorted(all_operations())})
+
+
+@router.post("/{operation}")
+async def execute(request: HttpRequest) -> Response:
+    """Execute a declared operation. A write that has begun is finished, also when the client goes away."""
+    call = GraphCall(request)
+    _check_version(request)
+    folder, gone = UploadFolder(), threading.Event()
+    request_id = request.scope["omnigraph.request_id"]
+    try:
+        asked = await _read_request(call, folder)
+        backend = call.backend
+    except BaseException:
+        folder.close()
+        raise
+
+    def shown(error: OmnigraphError) -> OmnigraphError:
+        if not is_internal(error):
+            return error
+        log_internal(error, request_id)
+        return InternalError("the server failed to answer; its log has the request id and the cause")
+
+    def produce(write: Callable[[bytes], None]) -> OmnigraphError | None:
+        try:
+            with call.service.running.entered(request_id, call.actor_name, gone):
+                return answer_request(
+                    backend,
+                    asked,
+                    ResponseWriter(write),
+                    lambda: folder.path,
+                    shown=shown,
+                    wants_progress=request.headers.get(PROGRESS_HEADER) == "true",
+                    cancel=gone,
+                )
+        finally:
+            folder.close()
+
+    def refuse(error: OmnigraphError) -> Response:
+        body = error_body(error, request_id, whole=True)
+        return answer(body, status=status_of(error), headers=error_headers(error))
+
+    run = partial(call.service.run, is_write=asked.operation.writes)
+    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, gone=gone)
+
+
+@router.post("/{request_id}/cancel")
+async def cancel(request: HttpRequest) -> Response:
+    """Stop a read that the same actor has sent under a request id; nothing happens when it has ended."""
+    call = GraphCall(request)
+    return answer({"cancelled": call.service.running.stop(path_value(request, "request_id"), call.actor_name)})
+
+
+def _check_version(request: HttpRequest) -> None:
+    given = request.headers.get(WIRE_HEADER)
+    if given != str(WIRE_VERSION):
+        details = FormatMismatch(what="wire format", expected=str(WIRE_VERSION), found=str(given)[:20])
+        raise ServerIncompatibleError(f"the server speaks version {WIRE_VERSION} of the wire format", details=details)
+
+
+async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
+    """Return the request of a body.
+
+    Raises:
+        RequestFormatError: it is none.
+        BodyTooLargeError, BodyTimeoutError: the body is too long, or does not arrive.
+    """
+    limits = call.service.settings.limits
+    kind = media_type(call.request)
+    if kind == MEDIA_TYPE:
+        document = await read_upload(call.request, folder, limits.upload, limits.body_seconds, call.service.run)
+    elif kind == JSON_TYPE:
+        document = from_bytes(await read_body(call.request, limits.load_body, seconds=limits.body_seconds))
+    else:
+        raise malformed("content-type", kind, f"{JSON_TYPE} or {MEDIA_TYPE}")
+    name = path_value(call.request, "operation")
+    if not isinstance(document, dict) or document.get("operation") != name:
+        raise malformed(
+            "body", "", f"a request of the operation '{name}'", "the body is not a request of the operation"
+        )
+    try:
+        return request_from_json(document)
+    except (TypeError, ValueError, AttributeError, RecursionError) as problem:
+        raise malformed("body", "", "the fields of the request", "the body is not such a request") from problem
