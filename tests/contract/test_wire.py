@@ -111,6 +111,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     )
     call = writes.MutateRequest(text=AGE, params={"name": "cy", "age": 3})
     run(transactions.CallInTransactionRequest(transaction=begun, call=call))
+    run(transactions.DescribeTransactionRequest(transaction=begun))
     run(transactions.CommitTransactionRequest(transaction=begun))
     begun = story.backend.execute(transactions.BeginTransactionRequest()).transaction
     run(transactions.RollbackTransactionRequest(transaction=begun))

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.proposals import get_proposal, merge_proposal, open_proposal
+from omnigraph.operations.history import MergeRequest
+from omnigraph.spark.history.operations import ExecutorBackend
+from omnigraph.spark.history.ranges import SparkHistorySettings
+from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.kinds import ACTOR, DRAFT
@@ -50,10 +54,12 @@ class MergeKind(SessionKind):
     Args:
         setup: what happens to the branches before.
         source: the branch that it merges, if it does.
+        is_in_tasks: tasks do the work, as on Spark.
     """
 
     setup: Callable[[Session], object]
     source: str | None = DRAFT
+    is_in_tasks: bool = False
 
     def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
         """Make the graph with its branches."""
@@ -152,6 +158,13 @@ def _merge(source=DRAFT, target=MAIN):
     return write
 
 
+def _merge_in_tasks(session, inputs):
+    # The tasks run in the driver itself, so that a death costs no start of a session.
+    settings = SparkHistorySettings(memory_bytes=1, whole_rows=0)
+    backend = ExecutorBackend(session.backend, settings=settings, runner=InProcessRunner())
+    backend.execute(MergeRequest(source=DRAFT, actor=ACTOR))
+
+
 def _merge_proposal(session, inputs):
     merge_proposal(session, 1, actor=ACTOR)
 
@@ -166,6 +179,7 @@ MERGE_KINDS = {
     for kind in (
         MergeKind(name="fast_forward", tables=4, commits=4, setup=_ahead, write=_merge()),
         MergeKind(name="merge", tables=4, commits=4, setup=_diverged, write=_merge()),
+        MergeKind(name="merge_in_tasks", tables=4, commits=4, setup=_diverged, write=_merge_in_tasks, is_in_tasks=True),
         MergeKind(
             name="merge_into_branch",
             tables=2,

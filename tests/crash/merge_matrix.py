@@ -15,7 +15,8 @@ from tests.crash.session_matrix import AFTER_STAGED
 AFTER_CAPTURE = "history.merge.after_capture"
 AFTER_RECORD = "history.merge.after_record"
 EVENT_POINTS = ("txn.proposal.before_event", "txn.proposal.after_event")
-POINTS = (AFTER_CAPTURE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED, *WRITER_POINTS)
+AFTER_WRITE = "spark.merge.after_write"
+POINTS = (AFTER_CAPTURE, AFTER_WRITE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED, *WRITER_POINTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +29,14 @@ class MergeCrash(Crash):
 
     @property
     def recovery(self) -> str | None:
-        early = {AFTER_CAPTURE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED}
+        early = {AFTER_CAPTURE, AFTER_WRITE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED}
         return None if self.point in early else super().recovery
 
 
 def _crashes_of(kind: MergeKind) -> list[MergeCrash]:
     # A revert joins no histories. The event that tells of the end is written while the claim is released.
     often = {
+        AFTER_WRITE: int(kind.is_in_tasks),
         **dict.fromkeys(EVENT_POINTS, int(isinstance(kind, ProposalKind))),
         AFTER_RECORD: int(kind.source is not None),
         AFTER_STAGED: kind.tables,

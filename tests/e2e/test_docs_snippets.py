@@ -157,7 +157,7 @@ def test_index_names_every_page_and_every_page_is_one_of_the_index():
 
 
 def test_pages_for_contributors_name_only_files_that_exist():
-    folders = ("src", "tests", "docs", "bench", "examples")
+    folders = ("src", "tests", "docs", "bench", "examples", "tools")
     there = [f"/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*")]
     pages = [ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs" / "dev").glob("*.md"))]
     named = {name for page in pages for name in re.findall(r"`([\w./-]+(?:\.py|/))`", page.read_text(encoding="utf-8"))}
@@ -255,7 +255,9 @@ def shim(place: Path) -> Path:
 def check_python(snippet: Snippet, folder: Path) -> None:
     script = folder.parent / "snippet.py"
     script.write_text(snippet.body, encoding="utf-8")
-    finished = run_warm("tests.warm.script", [str(script)], cwd=folder, env=clean_environment())
+    finished = run_warm(
+        "tests.warm.script", [str(script)], cwd=folder, env=clean_environment(PYTHONPATH=str(ROOT / "src"))
+    )
     assert finished.returncode == 0, finished.stderr.decode()
     if snippet.output is not None:
         assert finished.stdout.decode() == snippet.output

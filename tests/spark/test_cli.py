@@ -48,6 +48,24 @@ def test_load_query_and_export_give_what_they_give_in_process(spark, run):
     assert spark.range(3).count() == 3
 
 
+def test_merge_diff_and_revert_say_what_they_say_in_process(spark, run):
+    assert run("load", "g", "--data", "staff.jsonl", "--mode", "append")[0] == 0
+    assert run("branch", "create", "g", "draft", "--quiet")[0] == 0
+    change = 'query q() { update Person set { age: 99 } where slug = "mira" }'
+    assert run("mutate", "--store", "g", "-e", change, "--branch", "draft")[0] == 0
+    local = run("diff", "g", "main", "draft")
+    assert run("diff", "g", "main", "draft", "--engine", "spark") == local
+    assert local[1].startswith("~ Person mira  age: ")
+    local = run("branch", "merge", "g", "draft", "--preview")
+    assert run("branch", "merge", "g", "draft", "--preview", "--engine", "spark") == local
+    code, out, _ = run("branch", "merge", "g", "draft", "--delete-branch", "--engine", "spark", "--json")
+    merged = json.loads(out)
+    assert (code, merged["outcome"], merged["branch_deleted"]) == (0, "fast_forward", True)
+    code, out, _ = run("revert", "g", merged["graph_commit_id"], "--engine", "spark", "--json")
+    assert (code, json.loads(out)["tables"][0]["updated"]) == (0, 1)
+    assert run("diff", "g", "main~2", "main", "--stat")[1] == "(no changes)\n"
+
+
 def test_missing_java_is_one_clear_error(run, tmp_path):
     arguments = ("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
     empty = tmp_path / "empty"

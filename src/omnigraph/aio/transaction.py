@@ -15,7 +15,13 @@ from omnigraph.aio.state import attachments_of, data_of
 from omnigraph.aio.waiting import Lock
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
-from omnigraph.errors import BadValue, GraphClosedError, TransactionEndedError
+from omnigraph.errors import (
+    BadValue,
+    GraphClosedError,
+    RequestOutcomeError,
+    ServerUnreachableError,
+    TransactionEndedError,
+)
 from omnigraph.graph.sources import SourceArgument, load_sources, query_text
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Request
@@ -101,8 +107,8 @@ class Transaction(Printable):
             if error is None:
                 await self._commit()
             else:
-                # The graph may have been closed meanwhile, and its transactions with it.
-                with suppress(GraphClosedError, TransactionEndedError):
+                # The graph may have been closed meanwhile, or its server be gone, and its transactions with it.
+                with suppress(GraphClosedError, TransactionEndedError, ServerUnreachableError, RequestOutcomeError):
                     await self._roll_back()
 
     def lines(self) -> Iterator[str]:

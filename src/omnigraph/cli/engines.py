@@ -23,6 +23,8 @@ from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import Source
+    from omnigraph.operations import Backend
+    from omnigraph.operations.local import LocalBackend
 
 # Below these a load in process is done before Spark has started.
 LARGE_BYTES = 256 << 20
@@ -211,6 +213,23 @@ def open_spark(request: SparkRequest, *, is_short: bool) -> Iterator[Any]:
     finally:
         if is_ours:
             stop(started)
+
+
+@contextmanager
+def on_engine(backend: LocalBackend, request: SparkRequest) -> Iterator[Backend]:
+    """Give what executes merges, reverts and differences: the backend itself, or executors if the options ask for them.
+
+    Raises:
+        SparkMissingError, JavaMissingError, JavaTooOldError: what Spark needs is not there.
+        SparkStartError, SparkWorkerError: it does not start, or cannot run our code.
+    """
+    if not choose_plainly(request).is_spark:
+        yield backend
+        return
+    with open_spark(request, is_short=False) as started:
+        from omnigraph.spark.history.operations import ExecutorBackend  # noqa: PLC0415 - loaded for the runs that use it
+
+        yield ExecutorBackend(backend, started)
 
 
 def _is_large(size: InputSize) -> bool:

@@ -19,6 +19,7 @@ __all__ = ["CAN_BE_LAZY", "HttpClient", "HttpResponse", "answer_lazily", "body_o
 CAN_BE_LAZY = False
 # How often an event is looked at that a thread may set.
 _LOOK_S = 0.05
+_AGAIN_S = 0.01
 
 
 async def sleep(seconds: float) -> None:
@@ -46,7 +47,10 @@ async def watching(cancel: threading.Event | None, stop: Callable[[], Awaitable[
     async def watch() -> None:
         while not cancel.is_set():  # noqa: ASYNC110 - a thread may set it, whom no event of the loop hears
             await asyncio.sleep(_LOOK_S)
-        await stop()
+        while True:
+            # Again and again, since the server may not have begun yet.
+            await stop()
+            await asyncio.sleep(_AGAIN_S)
 
     task = asyncio.create_task(watch())
     try:

@@ -47,8 +47,8 @@ from omnigraph.runtime import Runtime
 _PIECE_BYTES = 1 << 20
 _FIRST_WAIT_S = 0.1
 _PROXY_STATUSES = frozenset({502, 503, 504})
-# What a transaction does before it is committed publishes nothing, and sending it again would do it twice.
-_UNREPEATABLE = frozenset({"begin_transaction", "call_in_transaction", "rollback_transaction"})
+# What a transaction does before it is committed publishes nothing.
+_UNPUBLISHED = frozenset({"begin_transaction", "call_in_transaction", "rollback_transaction"})
 
 
 @record
@@ -155,8 +155,10 @@ class Exchange:
         """Return the headers of an attempt. The key of a write is the same in all of them."""
         key = {"idempotency-key": self.key} if self.operation.writes else {}
         progress = {} if self.attached.progress is None else {"omnigraph-progress": "true"}
+        is_stopped = self.attached.cancel is not None and self.attached.cancel.is_set()
+        cancelled = {"omnigraph-cancelled": "true"} if is_stopped else {}
         kind = MEDIA_TYPE if self._files else "application/json"
-        return {"content-type": kind, "x-request-id": self.request_id, **key, **progress}
+        return {"content-type": kind, "x-request-id": self.request_id, **key, **progress, **cancelled}
 
     def body(self) -> bytes | Iterator[bytes]:
         """Return what is sent: a document, or a document and files."""
@@ -198,7 +200,7 @@ class Exchange:
                 idempotency_key=self.key,
                 reason=reason,
             )
-            effect = Effect.NONE if self.operation.name in _UNREPEATABLE else None
+            effect = Effect.NONE if self.operation.name in _UNPUBLISHED else None
             message = f"the answer to '{self.operation.name}' was lost: {reason}"
             return RequestOutcomeError(message, details=details, effect=effect)
         fault = ServerFault(address=self.address.server, reason=reason)
@@ -224,7 +226,7 @@ class Exchange:
         return error.retry is Retry.AS_IS and error.effect is Effect.NONE and not is_stopped and self._can_resend()
 
     def _is_looked_up(self, handshake: Handshake) -> bool:
-        return handshake.repeats_safely and self.operation.name not in _UNREPEATABLE and self._can_resend()
+        return handshake.repeats_safely and self._can_resend()
 
     def _can_resend(self) -> bool:
         return all(file.source.path != "-" for file in self._files)

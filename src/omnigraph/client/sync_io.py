@@ -21,6 +21,7 @@ __all__ = ["CAN_BE_LAZY", "HttpClient", "HttpResponse", "answer_lazily", "body_o
 # Rows, changes and records that the caller draws one after the other are read from the connection as they are drawn.
 CAN_BE_LAZY = True
 _LOOK_S = 0.05
+_AGAIN_S = 0.01
 _RUNTIME = Runtime.system()
 
 
@@ -43,10 +44,13 @@ def watching(cancel: threading.Event | None, stop: Callable[[], None]) -> Iterat
     has_ended = threading.Event()
 
     def watch() -> None:
-        while not has_ended.is_set():
-            if cancel.wait(_LOOK_S):
-                stop()
+        while not cancel.wait(_LOOK_S):
+            if has_ended.is_set():
                 return
+        # Again and again, since the server may not have begun yet.
+        while not has_ended.is_set():
+            stop()
+            has_ended.wait(_AGAIN_S)
 
     thread = start_thread("omnigraph-cancel", watch)
     try:

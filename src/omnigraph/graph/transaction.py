@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
-from omnigraph.errors import BadValue, GraphClosedError, TransactionEndedError
+from omnigraph.errors import (
+    BadValue,
+    GraphClosedError,
+    RequestOutcomeError,
+    ServerUnreachableError,
+    TransactionEndedError,
+)
 from omnigraph.graph.sources import SourceArgument, load_sources, query_text
 from omnigraph.graph.state import attachments_of, data_of
 from omnigraph.graph.waiting import Lock
@@ -99,8 +105,8 @@ class Transaction(Printable):
             if error is None:
                 self._commit()
             else:
-                # The graph may have been closed meanwhile, and its transactions with it.
-                with suppress(GraphClosedError, TransactionEndedError):
+                # The graph may have been closed meanwhile, or its server be gone, and its transactions with it.
+                with suppress(GraphClosedError, TransactionEndedError, ServerUnreachableError, RequestOutcomeError):
                     self._roll_back()
 
     def lines(self) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Attachments:
         progress: told how far the operation is.
         sink: the open file that a streamed export is written to.
         cancel: set from another thread to stop a read.
-        runner: who does the work of optimizing tables; threads of this process when None.
+        runner: who does the work of optimizing, merging or comparing tables; this process when None.
     """
 
     progress: Callable[[Any], None] | None = None

@@ -23,7 +23,7 @@ from omnigraph.runtime.environment import (
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
 from omnigraph.runtime.lru import LRUCache
-from omnigraph.runtime.process import memory_bytes, run_both, start_thread
+from omnigraph.runtime.process import memory_bytes, run_both, start_thread, trim_heap
 from omnigraph.runtime.tally import Tally
 
 __all__ = [
@@ -55,4 +55,5 @@ __all__ = [
     "side_by_side",
     "smallest",
     "start_thread",
+    "trim_heap",
 ]

@@ -166,6 +166,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "spark.source.before_publish": "all partitions of a write are staged, nothing names their files",
         "spark.source.after_publish": "a write is visible, Spark does not know it and scratch files still exist",
         "spark.load.after_write": "all rows of a load on Spark are written, nothing names their files",
+        "spark.merge.after_write": "all rows of a merge on Spark are written, nothing names their files",
         "txn.stage.after_table": "one more table is staged, nothing names its files",
         "txn.stage.after_files": "fragments of every table are written, nothing names them",
         "txn.claim.before_put": "the plan is complete, no sidecar exists",

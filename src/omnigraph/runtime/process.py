@@ -121,3 +121,16 @@ def _lines(file: Path) -> list[str]:
         return file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
+
+
+def trim_heap() -> None:
+    """Give memory back to the system that was freed but is kept by the heaps of threads, where the system can.
+
+    What native code has used for one piece of a large work would otherwise stay with each of its threads.
+    """
+    import ctypes  # noqa: PLC0415 - loaded for large work only
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    # Only the C library of GNU has it.
+    if trim is not None:
+        trim(0)

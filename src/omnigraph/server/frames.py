@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -17,6 +18,7 @@ from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, FrameKind, Reade
 
 WIRE_HEADER = "omnigraph-wire"
 PROGRESS_HEADER = "omnigraph-progress"
+CANCELLED_HEADER = "omnigraph-cancelled"
 # So many pieces wait for a slow reader; a piece holds one large frame, or small ones up to this size.
 _WAITING_PIECES = 4
 _PIECE_BYTES = 64 << 10
@@ -36,24 +38,25 @@ class FramesResponse(Response):
         run: runs a function in such a thread.
         refuse: makes the answer to an error.
         must_finish: whether the operation goes on when the client has gone away.
-        gone: set when the client has gone away.
+        stop: set when the client has gone away, so that a read ends.
     """
 
     def __init__(
         self,
         produce: Produce,
-        run: Callable[..., object],
+        run: Callable[[Callable[[], bytes]], Awaitable[bytes]],
         refuse: Callable[[OmnigraphError], Response],
         *,
         must_finish: bool,
-        gone: threading.Event,
+        stop: threading.Event,
     ) -> None:
         super().__init__(media_type=MEDIA_TYPE)
         self._produce = produce
         self._run = run
         self._refuse = refuse
         self._must_finish = must_finish
-        self._gone = gone
+        self._stop = stop
+        self._gone = threading.Event()
         self._early: OmnigraphError | None = None
         self._has_begun = False
 
@@ -90,16 +93,24 @@ class FramesResponse(Response):
 
     async def _work(self, pieces: MemoryObjectSendStream[bytes]) -> None:
         async with pieces:
-            await self._run(partial(self._execute, pieces))  # type: ignore[misc]  # it is a coroutine function
+            rest = await self._run(partial(self._execute, pieces))
+            if rest:
+                # A small answer takes no way but this one.
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await pieces.send(rest)
 
     async def _watch(self, receive: Receive, arriving: MemoryObjectReceiveStream[bytes]) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._gone.set()
+        self._leave()
         arriving.close()
 
-    def _execute(self, pieces: MemoryObjectSendStream[bytes]) -> None:
-        """Execute the request; in a thread."""
+    def _leave(self) -> None:
+        self._gone.set()
+        self._stop.set()
+
+    def _execute(self, pieces: MemoryObjectSendStream[bytes]) -> bytes:
+        """Execute the request, in a thread, and return what of the answer is not sent yet."""
         waiting = bytearray()
         has_sent = False
 
@@ -111,7 +122,7 @@ class FramesResponse(Response):
                 anyio.from_thread.run(pieces.send, bytes(waiting))
                 has_sent = True
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._gone.set()
+                self._leave()
                 if not self._must_finish:
                     raise ReaderGoneError from None
             waiting.clear()
@@ -126,7 +137,7 @@ class FramesResponse(Response):
             if failure is not None and not has_sent and waiting.startswith(FrameKind.FAILURE.value):
                 # Nothing came before it: the client gets it as the answer, with the status that it has everywhere.
                 self._early = failure
-                return
-            flush()
+                return b""
         except ReaderGoneError:
-            return
+            return b""
+        return bytes(waiting)

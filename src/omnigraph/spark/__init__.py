@@ -1,6 +1,7 @@
 """The data plane on Spark: sessions, and bulk work that executors do and one commit makes visible."""
 
 from omnigraph.spark.export import export
+from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
 from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
 from omnigraph.spark.optimize import optimize_on_spark as optimize
@@ -12,18 +13,23 @@ from omnigraph.spark.workers import check_workers
 
 __all__ = [
     "OptimizeStep",
+    "SparkHistorySettings",
     "SparkLoadResult",
     "SparkLoadSettings",
     "check_workers",
+    "diff",
     "export",
     "frame",
     "load",
     "load_frames",
+    "merge",
     "optimize",
     "optimize_on_spark",
+    "preview_merge",
     "query",
     "register",
     "replicate_into",
+    "revert",
     "session",
     "stop",
 ]

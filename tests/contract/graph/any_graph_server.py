@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import sys
 import threading
 from pathlib import Path
 
+import uvicorn
+
 from omnigraph.graph import open as open_graph
 from omnigraph.runtime import Runtime
-from omnigraph.server import main as process
 from omnigraph.server.access import Access
+from omnigraph.server.app import create_app
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.main import LISTENING
 from omnigraph.server.service import Service
+from omnigraph.server.stored_queries import StoredQueries
 from tests.session_graph import RELAXED
 
 
@@ -33,20 +37,22 @@ class NamedGraphs(Graphs):
                 if not file.is_file():
                     return super().get(graph_id)
                 graph = open_graph(file.read_text(), settings=RELAXED, group_commit=True)
-                self._open[graph_id] = ReadyGraph(graph_id=graph_id, uri=graph.uri, backend=graph.backend)
+                queries = StoredQueries({})
+                self._open[graph_id] = ReadyGraph(
+                    graph_id=graph_id, uri=graph.uri, backend=graph.backend, queries=queries
+                )
             return self._open[graph_id]
-
-    def close(self):
-        for graph in self._open.values():
-            graph.backend.close()
 
 
 def main():
-    settings = ServerSettings(graphs=(), port=0)
-    service = Service(settings, NamedGraphs(Path(sys.argv[1])), Access(), Runtime.system())
-    with process._listen(settings) as listener:
-        asyncio.run(process._serve(service, listener))
-    service.close()
+    graphs = NamedGraphs(Path(sys.argv[1]))
+    service = Service(ServerSettings(graphs=()), graphs, Access(), Runtime.system())
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        print(f"{LISTENING}127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(create_app(service), lifespan="off", log_config=None, access_log=False)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """The feed of a branch: where it starts, what it delivers, and how it goes on."""
 
+import gc
+import tempfile
+
 import pytest
-from tests.history_graph import FILE, PERSON, compact, create, open_store, rows_of, write
+from tests.history_graph import FILE, KNOWS, PERSON, compact, create, open_store, rows_of, write
 from tests.session_graph import add_rows, commit_ids, create_graph, open_session
 
 from omnigraph.errors import (
@@ -12,6 +15,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.feed import deltas
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.history.merge import merge_branch
@@ -280,3 +284,33 @@ def test_commits_that_were_published_together_are_each_delivered_once(root):
         page = ChangeReader(store).poll(start="beginning")
         assert commits(page) == [str(txn.commit_id) for txn in txns]
         assert sorted(chosen for block in ids(page) for chosen in block) == ["a", "b", "c"]
+
+
+LONG_ID = "long-" + "x" * 700
+
+
+def test_a_commit_that_does_not_fit_in_memory_is_delivered_from_files_page_by_page(store, monkeypatch, tmp_path):
+    names = [f"{start}{number}" for start in ("a", "é", "Z", LONG_ID) for number in range(6)]
+    add(store, *names[::2])
+    changes = {PERSON: {name: None if name in names[::6] else person(7) for name in names}}
+    write(store, {**changes, KNOWS: {name: {"src": "a", "dst": "b", "since": 1} for name in names}})
+    limits = PageLimits(changes=3)
+
+    def pages(reader):
+        found, page = [], reader.feed(MAIN, "beginning", limits=limits)
+        while True:
+            found.append([[change.to_json() for change in block.changes] for block in page.blocks])
+            if page.is_caught_up:
+                return found
+            page = reader.feed(MAIN, page.token, limits=limits)
+
+    expected = pages(ChangeReader(store))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(deltas, "READ_WHOLE", 0)
+    reader = ChangeReader(store, deltas.Deltas(memory_bytes=1))
+    assert pages(reader) == expected
+    assert len(list(tmp_path.glob("omnigraph-tmp-*"))) > 1
+    assert reader.feed(MAIN, "beginning").blocks
+    del reader
+    gc.collect()
+    assert list(tmp_path.glob("omnigraph-tmp-*")) == []

@@ -95,6 +95,25 @@ class Spool:
         part.whole = pa.concat_tables(tables)
         return part.whole
 
+    def column(self, table_key: str, name: str) -> pa.Array:
+        """Return a column of all rows of a type as one array; if rows were spilled, it lies in a file too.
+
+        Raises:
+            FileAccessError: there is no space for temporary files.
+        """
+        chunks = self.table(table_key).column(name).chunks
+        whole = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+        path = self._parts[table_key].path
+        if path is None:
+            return whole
+        mapped_to = path.with_suffix(f".{len(self._maps)}.arrow")
+        with self._writing(), pa.ipc.new_file(str(mapped_to), pa.schema([(name, whole.type)])) as writer:
+            writer.write_batch(pa.record_batch([whole], names=[name]))
+        mapped = pa.memory_map(str(mapped_to), "r")
+        self._maps.append(mapped)
+        found: pa.Array = pa.ipc.open_file(mapped).get_batch(0).column(0)
+        return found
+
     def replace(self, table_key: str, rows: pa.Table) -> None:
         """Put other rows, as many, in the place of all rows of a type; nothing may be added to it afterwards."""
         self._parts[table_key].whole = rows
@@ -110,18 +129,23 @@ class Spool:
     def _spill(self) -> None:
         if self._folder is None:
             self._folder = ScratchFolder.make("load")
-        try:
+        with self._writing():
             for number, part in enumerate(self._parts.values()):
                 if part.tables:
                     _append(part, self._folder.path / f"{number}.arrow")
                     self._failpoints.hit("engine.spool.after_file")
+        self._held_bytes = 0
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, pa.ArrowException) as error:
-            where = str(self._folder.path)
+            where = "" if self._folder is None else str(self._folder.path)
             details = BadValue(what="folder", value=where, expected="space for temporary files")
             raise FileAccessError(
                 f"cannot write temporary files to '{where}': {str(error).lower()}", details=details
             ) from error
-        self._held_bytes = 0
 
 
 def _append(part: _Part, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,14 @@ from omnigraph.history.diff.change import (
     row_images,
 )
 from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
-from omnigraph.history.diff.rows import ChangedRows, DifferingRows, Places, expect_same_columns, rows_delta
+from omnigraph.history.diff.rows import (
+    ChangedRows,
+    DifferingRows,
+    Places,
+    TableDelta,
+    expect_same_columns,
+    rows_delta,
+)
 from omnigraph.history.diff.schemas import is_later_schema, read_alike
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.records import record
@@ -334,9 +341,8 @@ class GraphDiff:
             ChangeSchemaBoundaryError: rows of a type that both states have cannot be read in one schema.
         """
         with self.before.reading(), self.after.reading():
-            for opened in self._open():
-                for delta in self._deltas(opened):
-                    yield from iter_changes(opened.pair, delta, self._wanted)
+            for pair, delta in self._changed_rows(self._open()):
+                yield from iter_changes(pair, delta, self._wanted)
 
     def stats(self) -> DiffStats:
         """Return how many entities differ, by type; no row becomes a Python value."""
@@ -349,14 +355,10 @@ class GraphDiff:
 
     def _stats(self) -> DiffStats:
         counts = []
-        for opened in self._open():
-            ops: Counter[ChangeOp] = Counter()
-            for delta in self._deltas(opened):
-                ops.update({"insert": len(delta.inserted.ids), "update": len(delta.after.ids)})
-                ops["delete"] += len(delta.deleted.ids)
+        for pair, ops in self._counts(self._open()):
             found = TypeCounts(
-                kind=opened.pair.kind,
-                type_name=opened.pair.type.name,
+                kind=pair.kind,
+                type_name=pair.type.name,
                 inserts=ops["insert"] if self._wanted.wants_op("insert") else 0,
                 updates=ops["update"] if self._wanted.wants_op("update") else 0,
                 deletes=ops["delete"] if self._wanted.wants_op("delete") else 0,
@@ -364,6 +366,20 @@ class GraphDiff:
             if found.inserts or found.updates or found.deletes:
                 counts.append(found)
         return DiffStats(types=tuple(counts))
+
+    def _counts(self, pairs: Sequence[OpenPair]) -> Iterator[tuple[TablePair, Counter[ChangeOp]]]:
+        """Yield how many rows differ in each table."""
+        for opened in pairs:
+            ops: Counter[ChangeOp] = Counter()
+            for delta in self._deltas(opened):
+                ops.update(delta.counts)
+            yield opened.pair, ops
+
+    def _changed_rows(self, pairs: Sequence[OpenPair]) -> Iterator[tuple[TablePair, ChangedRows]]:
+        """Yield the difference of each table, range of ids by range."""
+        for opened in pairs:
+            for delta in self._deltas(opened):
+                yield opened.pair, delta
 
     def _open(self) -> Sequence[OpenPair]:
         # Every pair is looked at before the first row is shown: a boundary must not come after half an answer.
@@ -375,15 +391,8 @@ class GraphDiff:
         if self._wanted.ids:
             yield self._delta_of_ids(opened)
             return
-        expect_same_columns(opened.before, opened.after)
-        differing = select_differing(opened.before, opened.after)
-        whole = whole_delta(*differing, self._memory_bytes)
-        if whole is not None:
-            yield ChangedRows.held(whole)
-            return
-        count = count_parts(differing, self._memory_bytes)
-        for was, will in iter_parts(differing, (), count, self._memory_bytes):
-            yield ChangedRows.held(rows_delta(was, will))
+        for delta in iter_deltas(opened, self._memory_bytes):
+            yield ChangedRows.held(delta)
 
     def _delta_of_ids(self, opened: OpenPair) -> ChangedRows:
         ids = sorted(self._wanted.ids)
@@ -400,6 +409,23 @@ class GraphDiff:
         return table.lookup(ids, table.schema.names).select(schema.names).cast(plain)
 
 
+def iter_deltas(opened: OpenPair, memory_bytes: int) -> Iterator[TableDelta]:
+    """Yield the difference of a table, range of ids by range; all of it at once when it fits the memory."""
+    expect_same_columns(opened.before, opened.after)
+    differing = select_differing(opened.before, opened.after)
+    whole = whole_delta(*differing, memory_bytes)
+    if whole is not None:
+        yield whole
+        return
+    count = count_parts(differing, memory_bytes)
+    for was, will in iter_parts(differing, (), count, memory_bytes):
+        yield rows_delta(was, will)
+
+
+# Makes the difference between two states; :class:`GraphDiff` works it out in this process.
+Comparer = Callable[[GraphSnapshot, GraphSnapshot, ChangeFilter], GraphDiff]
+
+
 def diff_between(
     store: GraphStore,
     before: str,
@@ -407,6 +433,7 @@ def diff_between(
     wanted: ChangeFilter = NO_FILTER,
     *,
     branch: str = MAIN,
+    compare: Comparer = GraphDiff,
 ) -> GraphDiff:
     """Return the difference between two states, each named by a reference: a branch, a commit, a tag, a moment.
 
@@ -416,6 +443,7 @@ def diff_between(
         after: the later state; nothing but the direction of the answer depends on which is which.
         wanted: which changes.
         branch: what a reference without a branch is about.
+        compare: who works it out.
 
     Raises:
         ValueFormatError: a text is no reference.
@@ -424,4 +452,4 @@ def diff_between(
     """
     name = BranchName.parse(branch)
     old, new = (store.refs.resolve_ref(text, name).snapshot for text in (before, after))
-    return GraphDiff(old, new, wanted)
+    return compare(old, new, wanted)

@@ -7,8 +7,9 @@ it does in one piece. Memory holds the rows of one range, and of none more than 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,13 @@ from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.history.diff.rows import READ_WHOLE, TableDelta, selected_delta
 from omnigraph.history.diff.selection import Selection
+from omnigraph.store.memory import give_back_memory
 from omnigraph.store.tables.pinned import KEY
 
 # What a difference may hold in memory; more of it lies in temporary files.
 DEFAULT_MEMORY_BYTES = 512 << 20
 # Sorting, comparing and merging rows makes copies of them, of which so many were counted at a time.
-_COPIES = 12
+COPIES = 12
 _MOST_PARTS = 2048
 _SAMPLED_IDS, _SAMPLED_ROWS = 65_536, 256
 _BUFFERED = 4
@@ -39,7 +41,7 @@ def whole_delta(lost: Selection | None, gained: Selection | None, memory_bytes: 
         return None
 
     def check(held: int) -> None:
-        if held * _COPIES > memory_bytes:
+        if held * COPIES > memory_bytes:
             raise _TooMuchError
 
     try:
@@ -60,8 +62,13 @@ def count_parts(selections: Sequence[Selection | None], memory_bytes: int) -> in
     rows = max((side.row_count for side in selections if side is not None), default=0)
     if rows <= 1:
         return 1
-    size = sum(side.row_count * _row_bytes(side) for side in selections if side is not None and side.row_count)
-    return min(max(math.ceil(size * _COPIES / max(memory_bytes, 1)), 1), rows, _MOST_PARTS)
+    size = sum(side.row_count * row_bytes(side) for side in selections if side is not None and side.row_count)
+    return count_ranges(rows, size, memory_bytes)
+
+
+def count_ranges(rows: int, size_bytes: float, memory_bytes: int) -> int:
+    """Return in how many ranges rows of this size have to be worked on, so that each fits the memory."""
+    return min(max(math.ceil(size_bytes * COPIES / max(memory_bytes, 1)), 1), max(rows, 1), _MOST_PARTS)
 
 
 def iter_parts(
@@ -78,45 +85,101 @@ def iter_parts(
     Raises:
         FileAccessError: the temporary files have no room.
     """
-    selections = [*differing, *beside]
-    # A side that is missing has no rows, in the columns of any other.
-    shown = next(side.table.schema for side in selections if side is not None)
-    schemas = [shown if side is None else side.table.schema for side in selections]
-    splits = _splits(differing, count)
-    sweep_scratch()
-    folder = ScratchFolder.make("merge")
+    laid = LaidParts(differing, beside, count, memory_bytes)
     try:
-        laid = [
-            _RangedRows(folder.path / f"{number}", schema, splits, memory_bytes // _BUFFERED)
-            for number, schema in enumerate(schemas)
-        ]
-        for rows, side in zip(laid, selections, strict=True):
-            for batch in () if side is None else side.stream(side.table.schema.names):
-                rows.add(batch)
-            rows.flush()
-        for place in range(len(splits) + 1):
-            # What Arrow keeps for later would add up to more than it is ever asked for.
-            pa.default_memory_pool().release_unused()
-            yield tuple(rows.take(place) for rows in laid)
+        for place in range(laid.count):
+            give_back_memory()
+            yield laid.take(place)
     finally:
-        folder.close()
+        laid.close()
+
+
+class LaidParts:
+    """The rows of selections in temporary files, by ranges of ids; takes and raises what :func:`iter_parts` does.
+
+    The files go when it is closed, or when nothing holds it any more.
+    """
+
+    def __init__(
+        self, differing: Sequence[Selection | None], beside: Sequence[Selection | None], count: int, memory_bytes: int
+    ) -> None:
+        selections = [*differing, *beside]
+        # A side that is missing has no rows, in the columns of any other.
+        shown = next(side.table.schema for side in selections if side is not None)
+        schemas = [shown if side is None else side.table.schema for side in selections]
+        self._splits = [] if count <= 1 else find_splits([sample_ids(differing)], count)
+        sweep_scratch()
+        folder = ScratchFolder.make("merge")
+        self._closing = weakref.finalize(self, folder.close)
+        self._laid = [_RangeFiles(folder.path / f"{number}", schema) for number, schema in enumerate(schemas)]
+        try:
+            for files, side in zip(self._laid, selections, strict=True):
+                if side is not None:
+                    cut_rows(side, files.schema, self._splits, memory_bytes, files.append)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def count(self) -> int:
+        """How many ranges there are."""
+        return len(self._splits) + 1
+
+    def place_of(self, entity_id: str) -> int:
+        """Return the range that an id belongs to."""
+        return bisect_right(self._splits, entity_id)
+
+    def read(self, place: int) -> tuple[pa.Table, ...]:
+        """Return the rows of a range, ascending by id in each selection."""
+        return tuple(files.read(place) for files in self._laid)
+
+    def take(self, place: int) -> tuple[pa.Table, ...]:
+        """Return the rows of a range, and let its files go."""
+        found = self.read(place)
+        for files in self._laid:
+            files.remove(place)
+        return found
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._closing()
+
+
+def cut_rows(
+    side: Selection, schema: pa.Schema, splits: Sequence[str], memory_bytes: int, write: Callable[[int, pa.Table], None]
+) -> None:
+    """Hand over the rows of a selection by range, some at a time.
+
+    Args:
+        side: the rows.
+        schema: the columns that they are wanted in.
+        splits: the ids at which ranges begin, but for the first.
+        memory_bytes: how much may wait in memory to be handed over.
+        write: takes the number of a range and some of its rows.
+    """
+    rows = _RangedRows(schema, splits, memory_bytes // _BUFFERED, write)
+    for batch in side.stream(side.table.schema.names):
+        rows.add(batch)
+    rows.flush()
 
 
 class _RangedRows:
-    """Rows of one selection by range; a range is a file to which rows are appended."""
+    """Rows by range, which wait until there are enough of them to be written."""
 
-    def __init__(self, path: Path, schema: pa.Schema, splits: Sequence[str], memory_bytes: int) -> None:
-        self._path = path
+    def __init__(
+        self, schema: pa.Schema, splits: Sequence[str], memory_bytes: int, write: Callable[[int, pa.Table], None]
+    ) -> None:
         self._schema = schema
         self._splits = splits
         self._memory_bytes = memory_bytes
+        self._write = write
         self._waiting: dict[int, list[pa.Table]] = {}
         self._held = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; they wait until there are enough of them to be written."""
+        """Take rows."""
         rows = pa.Table.from_batches([batch]).select(self._schema.names).cast(self._schema)
-        rows = _sorted(rows).combine_chunks()
+        rows = sorted_by_id(rows).combine_chunks()
         ids = rows.column(KEY)
         start = 0
         for place in range(len(self._splits) + 1):
@@ -134,37 +197,57 @@ class _RangedRows:
 
     def flush(self) -> None:
         """Write what waits."""
+        for place, pieces in self._waiting.items():
+            self._write(place, pa.concat_tables(pieces).combine_chunks())
+        self._waiting.clear()
+        self._held = 0
+
+
+class _RangeFiles:
+    """Rows of one selection by range; a range is a file to which rows are appended."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self.schema = schema
+
+    def append(self, place: int, rows: pa.Table) -> None:
+        """Add rows of a range.
+
+        Raises:
+            FileAccessError: there is no room for them.
+        """
         try:
-            for place, pieces in self._waiting.items():
-                with pa.OSFile(str(self._file(place)), "ab") as file, self._writer(file) as stream:
-                    stream.write_table(pa.concat_tables(pieces).combine_chunks())
+            with pa.OSFile(str(self._file(place)), "ab") as file, self._writer(file) as stream:
+                stream.write_table(rows)
         except OSError as problem:
             where = str(self._path.parent)
             details = BadValue(what="folder", value=where, expected="space for temporary files")
             reason = (problem.strerror or str(problem)).lower()
             raise FileAccessError(f"cannot write temporary files to '{where}': {reason}", details=details) from problem
-        self._waiting.clear()
-        self._held = 0
 
-    def take(self, place: int) -> pa.Table:
-        """Return the rows of a range by id; its file is removed."""
+    def read(self, place: int) -> pa.Table:
+        """Return the rows of a range by id."""
         path = self._file(place)
-        parts = [self._schema.empty_table()]
+        parts = [self.schema.empty_table()]
         if path.exists():
             with pa.OSFile(str(path), "rb") as file:
                 while file.tell() < file.size():
                     parts.append(pa.ipc.open_stream(file).read_all())
-            path.unlink()
-        return _sorted(pa.concat_tables(parts))
+        return sorted_by_id(pa.concat_tables(parts))
+
+    def remove(self, place: int) -> None:
+        """Let the file of a range go."""
+        self._file(place).unlink(missing_ok=True)
 
     def _file(self, place: int) -> Path:
         return self._path.with_name(f"{self._path.name}-{place}.arrow")
 
     def _writer(self, file: pa.OSFile) -> pa.RecordBatchStreamWriter:
-        return pa.ipc.new_stream(file, self._schema, options=_PACKING)
+        return pa.ipc.new_stream(file, self.schema, options=_PACKING)
 
 
-def _row_bytes(side: Selection) -> float:
+def row_bytes(side: Selection) -> float:
+    """Return about how large a row of a selection is, as the first ones tell."""
     first = next(iter(side.stream(side.table.schema.names, batch_rows=_SAMPLED_ROWS)), None)
     if first is None or not first.num_rows:
         return 0.0
@@ -172,12 +255,10 @@ def _row_bytes(side: Selection) -> float:
     return float(pa.Table.from_batches([first]).nbytes / first.num_rows)
 
 
-def _splits(selections: Sequence[Selection | None], count: int) -> list[str]:
-    """Return the ids at which ranges of about as many rows begin, but for the first."""
-    if count <= 1:
-        return []
+def sample_ids(selections: Sequence[Selection | None], most: int = _SAMPLED_IDS) -> pa.Array:
+    """Return about ``most`` ids that stand for all that are selected, evenly chosen."""
     total = sum(side.row_count for side in selections if side is not None)
-    step = max(total // _SAMPLED_IDS, 1)
+    step = max(total // most, 1)
     samples = [pa.array([], pa.string())]
     passed = 0
     for side in selections:
@@ -185,12 +266,18 @@ def _splits(selections: Sequence[Selection | None], count: int) -> list[str]:
             places = np.arange(-passed % step, batch.num_rows, step)
             samples.append(batch.column(0).take(pa.array(places)))
             passed += batch.num_rows
-    known = pc.unique(pa.concat_arrays(samples))
+    return pa.concat_arrays(samples)
+
+
+def find_splits(samples: Sequence[pa.Array], count: int) -> list[str]:
+    """Return the ids at which ranges of about as many rows begin, but for the first."""
+    known = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *samples]))
     ordered = known.take(pc.sort_indices(known))
     places = np.unique(np.linspace(0, len(ordered), count + 1).astype(np.int64))[1:-1]
     found: list[str] = ordered.take(pa.array(places)).to_pylist()
     return found
 
 
-def _sorted(rows: pa.Table) -> pa.Table:
+def sorted_by_id(rows: pa.Table) -> pa.Table:
+    """Return rows by id."""
     return rows.take(pc.sort_indices(rows.column(KEY))) if rows.num_rows > 1 else rows

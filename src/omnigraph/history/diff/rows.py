@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.equality import columns_equal, rows_equal
 from omnigraph.errors import InternalError
+from omnigraph.history.diff.change import ChangeOp
 from omnigraph.history.diff.selection import Addresses, Selection, select_differing
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
@@ -324,6 +325,11 @@ class ChangedRows:
             before=InMemoryRows(delta.before),
             after=InMemoryRows(delta.after),
         )
+
+    @property
+    def counts(self) -> dict[ChangeOp, int]:
+        """How many rows each operation changed."""
+        return {"insert": len(self.inserted.ids), "update": len(self.after.ids), "delete": len(self.deleted.ids)}
 
     @property
     def size_bytes(self) -> int:

@@ -6,7 +6,7 @@ same deletions is equal without being read; where only deletions differ, so do o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,6 +35,7 @@ _BLOB_ROWS = 64
 # Storage is read faster than rows are sorted, and what is not taken yet waits in memory.
 _READ_AHEAD = 64 << 20
 _NONE: Offsets = np.zeros(0, dtype=np.uint32)
+_NO_ADDRESSES: Addresses = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,23 +108,61 @@ class Selection:
         return found.select(list(columns))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FragmentPair:
+    """Where two versions can differ: one fragment with other deletions in each, or one that only one of them has."""
+
+    before: FragmentRef | None
+    after: FragmentRef | None
+
+    @property
+    def row_count(self) -> int:
+        """About how many rows of it differ; deletion files would tell."""
+        old, new = (0 if one is None else one.row_count for one in (self.before, self.after))
+        return max(abs(old - new), 1)
+
+    @property
+    def ids(self) -> tuple[int | None, int | None]:
+        """The numbers of the fragments."""
+        old, new = (None if one is None else one.metadata.id for one in (self.before, self.after))
+        return old, new
+
+
 def select_differing(before: Table | None, after: Table | None) -> tuple[Selection | None, Selection | None]:
     """Return the rows of each version that the other one does not share; all rows when there is no other."""
+    return select_pairs(before, after, differing_fragments(before, after))
+
+
+def differing_fragments(before: Table | None, after: Table | None) -> list[FragmentPair]:
+    """Return where two versions can differ, told by the lists of their files; no call is made."""
     if before is None or after is None:
-        return _everything(before), _everything(after)
+        lost = [FragmentPair(before=item, after=None) for item in (() if before is None else before.fragments)]
+        return lost + [FragmentPair(before=None, after=item) for item in (() if after is None else after.fragments)]
     if before.pin == after.pin:
-        return _nothing(before), _nothing(after)
+        return []
     old, new = _by_key(before), _by_key(after)
     shared = old.keys() & new.keys()
     old_rest = {_files(key): item for key, item in old.items() if key not in shared}
     new_rest = {_files(key): item for key, item in new.items() if key not in shared}
     common = sorted(old_rest.keys() & new_rest.keys())
-    lost, gained = _lives_that_differ(
-        before, [old_rest[files] for files in common], after, [new_rest[files] for files in common]
-    )
+    pairs = [FragmentPair(before=old_rest.pop(files), after=new_rest.pop(files)) for files in common]
+    pairs += [FragmentPair(before=item, after=None) for item in old_rest.values()]
+    return pairs + [FragmentPair(before=None, after=item) for item in new_rest.values()]
+
+
+def select_pairs(
+    before: Table | None, after: Table | None, pairs: Sequence[FragmentPair]
+) -> tuple[Selection | None, Selection | None]:
+    """Return the rows that two versions do not share, of some of the fragments that can differ."""
+    met = [(pair.before, pair.after) for pair in pairs if pair.before is not None and pair.after is not None]
+    lost, gained = _NO_ADDRESSES, _NO_ADDRESSES
+    if met and before is not None and after is not None:
+        lost, gained = _lives_that_differ(before, [old for old, _ in met], after, [new for _, new in met])
+    old = tuple(pair.before for pair in pairs if pair.after is None and pair.before is not None)
+    new = tuple(pair.after for pair in pairs if pair.before is None and pair.after is not None)
     return (
-        Selection(table=before, whole=_without(old_rest, common), picked=lost),
-        Selection(table=after, whole=_without(new_rest, common), picked=gained),
+        None if before is None else Selection(table=before, whole=old, picked=lost),
+        None if after is None else Selection(table=after, whole=new, picked=gained),
     )
 
 
@@ -165,21 +204,6 @@ def _files(key: BlockKey) -> _Files:
 
 def _by_key(table: Table) -> dict[BlockKey, FragmentRef]:
     return {BlockKey.of(item.metadata, table.fields): item for item in table.fragments}
-
-
-def _without(rest: Mapping[_Files, FragmentRef], common: Iterable[_Files]) -> tuple[FragmentRef, ...]:
-    known = set(common)
-    return tuple(item for files, item in rest.items() if files not in known)
-
-
-def _everything(table: Table | None) -> Selection | None:
-    if table is None:
-        return None
-    return Selection(table=table, whole=table.fragments, picked=np.zeros(0, dtype=np.uint64))
-
-
-def _nothing(table: Table) -> Selection:
-    return Selection(table=table, whole=(), picked=np.zeros(0, dtype=np.uint64))
 
 
 def _lives_that_differ(

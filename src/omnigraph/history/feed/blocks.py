@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from operator import attrgetter
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -22,25 +18,20 @@ from omnigraph.errors import (
 from omnigraph.history.diff.change import ChangeFilter, EntityChange
 from omnigraph.history.diff.compare import (
     OpenPair,
-    changed_ids,
     changed_pairs,
     iter_changes,
     open_pair,
     schema_boundary,
 )
-from omnigraph.history.diff.rows import ChangedRows, find_changed_rows
 from omnigraph.history.diff.schemas import SchemaStep
+from omnigraph.history.feed.deltas import CommitDelta, Deltas
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
-from omnigraph.runtime import LRUCache
-from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId
 from omnigraph.values.temporal import format_datetime
-
-_KEPT_BYTES = 128 << 20
 
 
 @record
@@ -61,28 +52,6 @@ class Cause:
             "authored_at": format_datetime(commit.created_at_ms),
         }
         return {name: value for name, value in facts.items() if value is not None}
-
-
-class Deltas:
-    """Differences of tables that were worked out lately: the pages of one large commit share them.
-
-    Versions never change, so an entry is right for ever and only leaves to make room. Threads may share it.
-    """
-
-    def __init__(self, capacity_bytes: int = _KEPT_BYTES) -> None:
-        self._known: LRUCache[tuple[TablePin | None, TablePin | None], ChangedRows] = LRUCache(
-            max_size=capacity_bytes, size_of=attrgetter("size_bytes")
-        )
-
-    def of(self, opened: OpenPair) -> ChangedRows:
-        """Return how a table changed."""
-        before, after = opened.before, opened.after
-        key = (None if before is None else before.pin, None if after is None else after.pin)
-        delta = self._known.get(key)
-        if delta is None:
-            delta = find_changed_rows(before, after)
-            self._known.put(key, delta)
-        return delta
 
 
 class CommitBlock:
@@ -117,8 +86,9 @@ class CommitBlock:
                 reject("its position is not in this commit")
             after_id = _resolve(position, self._deltas.of(tables[start]), wanted)
         for place, opened in enumerate(tables[start:]):
-            delta = self._deltas.of(opened)
-            yield from iter_changes(opened.pair, delta, wanted, after_id=after_id if place == 0 else None)
+            begin = after_id if place == 0 else None
+            for rows in self._deltas.of(opened).parts(begin):
+                yield from iter_changes(opened.pair, rows, wanted, after_id=begin)
 
 
 def no_parent(commit: Commit) -> CommitHasNoParentError:
@@ -144,13 +114,11 @@ def _ordered(commit: Commit, before: GraphSnapshot, after: GraphSnapshot) -> Seq
     return sorted(opened, key=lambda item: (item.pair.kind == "edge", item.pair.type.id))
 
 
-def _resolve(position: Position, delta: ChangedRows, wanted: ChangeFilter) -> str:
+def _resolve(position: Position, delta: CommitDelta, wanted: ChangeFilter) -> str:
     """Return the id that a position stands for; a long one is looked for by its prefix."""
     if position.id_digest is None:
         return position.id
-    ids = changed_ids(delta, wanted)
-    near: pa.ChunkedArray = ids.filter(pc.starts_with(ids, position.id))
-    found = [entity_id for entity_id in near.to_pylist() if position.names(entity_id)]
+    found = [entity_id for entity_id in delta.ids_near(position.id, wanted) if position.names(entity_id)]
     if len(found) != 1:
         reject("its position is not in this commit")
     return str(found[0])

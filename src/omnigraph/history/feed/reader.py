@@ -18,7 +18,8 @@ from omnigraph.errors import (
 )
 from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange
 from omnigraph.history.feed.batch import ChangeBlock, FeedBatch, FeedPlace
-from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
+from omnigraph.history.feed.blocks import Chain, Step, reporting_gaps
+from omnigraph.history.feed.deltas import Deltas
 from omnigraph.history.feed.tokens import (
     CommitPage,
     FeedCursor,
@@ -113,11 +114,16 @@ class _Polled:
 
 
 class ChangeReader:
-    """Reads the history of an open graph as changes of entities. Threads may share it."""
+    """Reads the history of an open graph as changes of entities. Threads may share it.
 
-    def __init__(self, store: GraphStore) -> None:
+    Args:
+        store: the open graph.
+        deltas: where differences of tables are kept for the pages that follow.
+    """
+
+    def __init__(self, store: GraphStore, deltas: Deltas | None = None) -> None:
         self._store = store
-        self._deltas = Deltas()
+        self._deltas = deltas or Deltas()
 
     def commit_changes(
         self,

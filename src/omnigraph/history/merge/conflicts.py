@@ -135,6 +135,19 @@ class TableCounts:
         """Whether the merge found nothing to do or to decide here."""
         return not (self.inserted or self.updated or self.deleted or self.resolved or self.conflicts)
 
+    def plus(self, other: TableCounts | None) -> TableCounts:
+        """Return what this and another part of the same type's rows amount to."""
+        if other is None:
+            return self
+        return TableCounts(
+            type_key=self.type_key,
+            inserted=self.inserted + other.inserted,
+            updated=self.updated + other.updated,
+            deleted=self.deleted + other.deleted,
+            resolved=self.resolved + other.resolved,
+            conflicts=self.conflicts + other.conflicts,
+        )
+
     def __str__(self) -> str:
         parts = {
             "inserted": self.inserted,

@@ -96,6 +96,14 @@ class EntityDecision:
         yield from self.properties.values()
 
 
+@record
+class DecisionsMet:
+    """Which decisions met a conflict, by type and id, and what was wrong with them."""
+
+    met: tuple[tuple[str, str], ...] = ()
+    problems: tuple[DecisionProblem, ...] = ()
+
+
 class Decisions:
     """The decisions of one merge, by type and id; each must be used."""
 
@@ -130,6 +138,26 @@ class Decisions:
     def of_type(self, type_key: str) -> Mapping[str, EntityDecision]:
         """Return the decisions about entities of a type, by id."""
         return self._by_type.get(type_key, {})
+
+    def listed(self, type_key: str) -> list[Decision]:
+        """Return the decisions about entities of a type one by one."""
+        return [one for found in self.of_type(type_key).values() for one in found.all]
+
+    def verdict(self) -> DecisionsMet:
+        """Return what :meth:`meet` has found out so far."""
+        met = [
+            (key, entity_id)
+            for key, found in self._by_type.items()
+            for entity_id in found
+            if (key, entity_id) not in self._unused
+        ]
+        return DecisionsMet(met=tuple(met), problems=tuple(self._problems))
+
+    def learn(self, verdict: DecisionsMet) -> None:
+        """Take over what was found out elsewhere about some of the decisions."""
+        for where in verdict.met:
+            self._unused.pop(where, None)
+        self._problems += verdict.problems
 
     def meet(self, conflicts: Iterable[MergeConflict]) -> bool:
         """Hold decisions against the conflicts that they are about; whether all of them can be followed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import (
     MAX_CONFLICTS,
@@ -15,6 +16,7 @@ from omnigraph.errors import (
     HistoryGoneError,
     MergeBaseMissingError,
     MissingThing,
+    OmnigraphError,
     ReadSetChange,
     ReadSetChangedError,
     RevertRefusedError,
@@ -37,13 +39,12 @@ from omnigraph.history.merge.planning import (
     MergePlan,
     Sides,
     Ways,
-    find_rule_conflicts,
     plan_merge,
     refused_plan,
 )
 from omnigraph.history.merge.resolution import Resolution, check_resolution
 from omnigraph.records import record
-from omnigraph.runtime import counting
+from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
@@ -56,6 +57,8 @@ from omnigraph.values.checks import check_whole, unfit
 
 # Looks at a merge that breaks no rule, and raises what forbids it.
 Gate = Callable[[MergeCandidate], None]
+# Decides about every row; :func:`plan_merge` does it in this process.
+Planner = Callable[[Sides, Callable[[GraphSnapshot], Catalog], Ways, Failpoints], MergePlan]
 
 
 @record
@@ -100,16 +103,31 @@ def publish(
     if plan.conflicts:
         raise conflicts_error(plan.conflicts, what)
 
-    def check(view: CommitView) -> None:
+    def ask_rules(snapshot: GraphSnapshot) -> None:
         if hooks is not None:
             hooks.before_rules()
-        found = find_rule_conflicts(plan, sides, view.snapshot, max_conflicts)
+        found = plan.find_rule_conflicts(sides, snapshot, max_conflicts)
         if found:
             raise conflicts_error(found, what)
+
+    def check(view: CommitView) -> None:
+        ask_rules(view.snapshot)
         if hooks is not None:
             hooks.after_rules(view.snapshot)
 
-    for change in plan.changes:
+    if plan.is_written_ahead:
+        ask_rules(txn.snapshot)
+    try:
+        return _commit(branch_writer, txn, plan, check)
+    except OmnigraphError as error:
+        plan.discard(error)
+        raise
+
+
+def _commit(
+    branch_writer: BranchWriter, txn: WriteTxn, plan: MergePlan, check: Callable[[CommitView], None]
+) -> CommitResult:
+    for change in plan.changes_on(branch_writer, txn):
         txn.change(change)
     if plan.schemas is not None and plan.schemas.accepted is not None:
         txn.set_schema(plan.schemas.accepted)
@@ -133,6 +151,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     proposal: int | None = None,
     gate: Gate | None = None,
+    planner: Planner = plan_merge,
 ) -> MergeResult:
     """Bring everything that ``source`` changed since the common base into ``target``, as one commit or not at all.
 
@@ -152,6 +171,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
         proposal: the number of the proposal that it merges; its commit carries it.
         gate: what else the merge must pass, on every state that it is about to be published on.
+        planner: who decides about the rows, and has them written.
 
     Raises:
         UsageError: both names are the same, or there is no such resolution.
@@ -186,7 +206,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             done = branch_writer.commit(txn)
         else:
-            merging = _Merging(graph, branch_writer, txn, captured, gate)
+            merging = _Merging(graph, branch_writer, txn, captured, gate, planner)
             relation, plan, done = merging.run(relation, ways)
     return MergeResult(
         source=names[0],
@@ -211,6 +231,7 @@ def preview_merge(
     max_conflicts: int = MAX_CONFLICTS,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     gate: Gate | None = None,
+    planner: Planner = plan_merge,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
 
@@ -226,9 +247,9 @@ def preview_merge(
     plan: MergePlan | None = None
     conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, ways)
+        relation, sides, plan = _plan(graph, relation, captured, ours, ways, planner)
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, ours, max_conflicts)
+            conflicts = plan.conflicts or plan.find_rule_conflicts(sides, ours, max_conflicts)
     if gate is not None and not conflicts:
         catalog = graph.catalog_at(ours) if plan is None else plan.catalog
         gate(MergeCandidate(source=captured, target=ours, plan=plan, catalog=catalog))
@@ -254,12 +275,13 @@ class _Merging:
     txn: WriteTxn
     captured: GraphSnapshot
     gate: Gate | None
+    planner: Planner
 
     def run(self, relation: _Relation, ways: Ways) -> tuple[_Relation, MergePlan, CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways)
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways, self.planner)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -361,6 +383,7 @@ def _plan(
     source: GraphSnapshot,
     target: GraphSnapshot,
     ways: Ways,
+    planner: Planner,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
 
@@ -371,7 +394,7 @@ def _plan(
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, graph.catalog_at, ways, graph.runtime.failpoints)
+            return relation, sides, planner(sides, graph.catalog_at, ways, graph.runtime.failpoints)
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -403,7 +426,7 @@ def _incarnation(store: GraphStore, branch: BranchName) -> str | None:
         return None
 
 
-def revert_commit(
+def revert_commit(  # noqa: PLR0913 - one for each field of the request, and what tests set
     graph: OpenGraph,
     commit: str,
     branch: str = MAIN,
@@ -415,6 +438,7 @@ def revert_commit(
     message: str | None = None,
     expected_head: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    planner: Planner = plan_merge,
 ) -> RevertResult:
     """Undo what one commit changed, relative to its first parent, as a commit of its own.
 
@@ -432,6 +456,7 @@ def revert_commit(
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
         memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
+        planner: who decides about the rows, and has them written.
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
@@ -455,7 +480,7 @@ def revert_commit(
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
-        plan = _plan_revert(graph, sides, ways)
+        plan = _plan_revert(graph, sides, ways, planner)
     txn.receipt = lambda: {"reverted": wanted, "tables": table_receipts(plan.tables)}
     done = publish(branch_writer, txn, sides, plan, what="revert", max_conflicts=max_conflicts)
     return RevertResult(
@@ -468,11 +493,11 @@ def revert_commit(
     )
 
 
-def _plan_revert(graph: OpenGraph, sides: Sides, ways: Ways) -> MergePlan:
+def _plan_revert(graph: OpenGraph, sides: Sides, ways: Ways, planner: Planner) -> MergePlan:
     if sides.base.state.schema.hash != sides.source.state.schema.hash:
         conflict = schema_conflict("the commit changed the schema, which a revert does not undo")
         return refused_plan(graph.catalog_at(sides.target), (conflict,))
-    return plan_merge(sides, graph.catalog_at, ways, graph.runtime.failpoints)
+    return planner(sides, graph.catalog_at, ways, graph.runtime.failpoints)
 
 
 def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> Sides:

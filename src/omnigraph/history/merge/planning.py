@@ -21,10 +21,11 @@ from omnigraph.errors import (
     MAX_CONFLICTS,
     BranchMissingError,
     MergeConflict,
+    OmnigraphError,
     Violation,
     Violations,
 )
-from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, sorted_by_id, whole_delta
 from omnigraph.history.diff.rows import TableDelta, expect_same_columns, rows_delta
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.merge.conflicts import (
@@ -47,10 +48,14 @@ from omnigraph.history.merge.schemas import (
 from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
 from omnigraph.records import record
 from omnigraph.runtime import Failpoints
+from omnigraph.store.memory import give_back_memory
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, TableChange, id_array
+from omnigraph.txn.manifest.rows import TableEntry
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import MAIN
 
 # Ids in such numbers are not worth a Python object each.
@@ -109,6 +114,29 @@ class MergePlan:
         """What happens to the schema of the target."""
         return () if self.schemas is None else self.schemas.steps
 
+    @property
+    def is_written_ahead(self) -> bool:
+        """Whether rows are written before the commit begins, so that the rules are better asked first."""
+        return False
+
+    def find_rule_conflicts(self, sides: Sides, newest: GraphSnapshot, max_conflicts: int) -> Conflicts:
+        """Return what the merged graph would break, as the one evaluator of all writes sees it, in its order.
+
+        Args:
+            sides: where the images of the rows come from.
+            newest: the state of the target that the merge is to be published on.
+            max_conflicts: how many are told one by one.
+        """
+        return with_images(find_broken_rules(self, newest, max_conflicts), sides, self)
+
+    def changes_on(self, branch_writer: BranchWriter, txn: WriteTxn) -> Sequence[TableChange]:
+        """Return what to publish with a transaction on the state that the plan was made for."""
+        del branch_writer, txn
+        return self.changes
+
+    def discard(self, error: OmnigraphError) -> None:
+        """Remove what was written for a commit that ended with an error."""
+
     def view(self, snapshot: GraphSnapshot) -> GraphView:
         """Return a state of the target as the schema has it that the merge leads to, the merge not applied."""
         return GraphView(snapshot, self.catalog) if self.schemas is None else MergedView(snapshot, self.schemas)
@@ -159,17 +187,44 @@ def plan_merge(
         for owner in sorted(owners, key=lambda one: one.table_key):
             key = owner.table_key
             with sides.base.reading(), sides.target.reading(), sides.source.reading():
-                for part in _merge_table(sides, key, schemas, ways.memory_bytes):
-                    made = decisions.of_type(key)
-                    is_sound = decisions.meet(describe_rows(owner, key, _named(part.conflicts, made)))
-                    decided = settle_rows(part, made, ways.rest) if is_sound else part
-                    counts[key] = _counts(key, part, decided, counts.get(key))
+                compared = find_compared(sides, key, schemas)
+                for part in () if compared is None else merge_table(compared, ways.memory_bytes):
+                    decided, counted = settle_part(owner, part, decisions, ways.rest)
+                    counts[key] = counted.plus(counts.get(key))
                     conflicts.add(owner, key, decided.conflicts)
                     outcomes.add(owner, decided)
             if key in counts:
                 merges[key] = outcomes.of(owner)
     decisions.finish()
-    return _plan(sides, schemas, merges, counts, conflicts.finish(), catalog)
+    if any(merge.is_large for merge in merges.values()):
+        # Other threads write the rows, and have no use for what this one keeps.
+        give_back_memory()
+    return assemble_plan(sides, schemas, merges, counts, conflicts.finish(), catalog)
+
+
+def settle_part(
+    owner: NodeType | EdgeType, part: TableMerge, decisions: Decisions, rest: Resolution | None
+) -> tuple[TableMerge, TableCounts]:
+    """Return a part of a table's merge with its conflicts decided as far as they are, and what it amounts to."""
+    key = owner.table_key
+    made = decisions.of_type(key)
+    is_sound = decisions.meet(describe_rows(owner, key, _named(part.conflicts, made)))
+    decided = _in_order(settle_rows(part, made, rest)) if part.conflicts and is_sound else part
+    was, left = (sum(len(item.ids) for item in merge.conflicts) for merge in (part, decided))
+    return decided, TableCounts(
+        type_key=key,
+        inserted=decided.inserts.num_rows,
+        updated=decided.updates.num_rows,
+        deleted=len(decided.deletes),
+        resolved=was - left,
+        conflicts=left,
+    )
+
+
+def _in_order(merge: TableMerge) -> TableMerge:
+    """Return a merge with its rows by id, as they are where nothing had to be decided: rules name rows in order."""
+    deletes = merge.deletes.take(pc.sort_indices(merge.deletes))
+    return replace(merge, inserts=sorted_by_id(merge.inserts), updates=sorted_by_id(merge.updates), deletes=deletes)
 
 
 def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergePlan:
@@ -213,7 +268,7 @@ class Outcomes:
             spool.table(key) if key in spool.owners else none
             for spool, none in zip(self._rows, (found.inserts, found.updates), strict=True)
         )
-        deletes = id_array(self._deletes.table(key)) if key in self._deletes.owners else found.deletes
+        deletes = self._deletes.column(key, KEY) if key in self._deletes.owners else found.deletes
         return replace(found, inserts=inserts, updates=updates, deletes=deletes, conflicts=())
 
 
@@ -234,44 +289,73 @@ def _named(found: Sequence[RowConflicts], ids: Collection[str]) -> list[RowConfl
     return [item.only(pc.is_in(item.ids, value_set=wanted).to_numpy(zero_copy_only=False)) for item in found]
 
 
-def _merge_table(sides: Sides, key: str, schemas: SettledSchemas | None, memory_bytes: int) -> Iterator[TableMerge]:
-    """Yield what happens to one table, range of ids by range; nothing when the source has nothing for it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ComparedTable:
+    """What a merge compares of one table; all sides in the same columns.
+
+    Args:
+        base: what the source is compared with; None where all of its rows count as new.
+        source: the source's table.
+        target: the target's table; None when it takes over what the source has.
+        outcome: a table of main that has exactly the rows of the source, if that is known.
+    """
+
+    base: Table | None
+    source: Table
+    target: Table | None
+    outcome: TableEntry | None = None
+
+    def decide(self, was: pa.Table, will: pa.Table, *beside: pa.Table) -> TableMerge:
+        """Return what happens to a range of ids.
+
+        Args:
+            was: the rows of the base that the source does not share.
+            will: the rows of the source that the base does not share.
+            beside: if there is a target, the same two for the base and the target.
+        """
+        delta = rows_delta(was, will)
+        return self._decide(delta, None if self.target is None else _target_rows(delta, *beside))
+
+    def decide_whole(self, delta: TableDelta) -> TableMerge:
+        """Return what happens to the table if all that differs is known."""
+        return self._decide(delta, None if self.target is None else _rows_of_target(self.target, delta))
+
+    def _decide(self, delta: TableDelta, target: pa.Table | None) -> TableMerge:
+        return adopt(delta, self.outcome) if target is None else merge_rows(delta, target)
+
+
+def find_compared(sides: Sides, key: str, schemas: SettledSchemas | None) -> ComparedTable | None:
+    """Return what has to be compared of one table; None when the source has nothing for it."""
     base, source, target = (sides.table(name, key, schemas) for name in ("base", "source", "target"))
     if source is None or _is_same(source, target) or (_is_same(base, source) and target is not None):
-        return
+        return None
     # A table that the target lost comes back with all of its rows.
     old = None if base is None or target is None else base.table
-    if target is None or _is_same(base, target):
-        # Only what lies on main outlives every branch, so only that may be named by another one. A table that a branch
-        # created lies where those of main do.
-        is_mains = target is not None or sides.source.state.head.branch == MAIN
-        is_on_main = is_mains and source.entry.pin.branch is None and source.can_adopt
-        for delta, _ in _deltas(old, source.table, None, memory_bytes):
-            yield adopt(delta, source.entry if is_on_main else None)
-        return
-    for delta, rows in _deltas(old, source.table, target.table, memory_bytes):
-        yield merge_rows(delta, _rows_of_target(target, delta) if rows is None else rows)
+    if target is not None and not _is_same(base, target):
+        return ComparedTable(base=old, source=source.table, target=target.table)
+    # Only what lies on main outlives every branch, so only that may be named by another one. A table that a branch
+    # created lies where those of main do.
+    is_mains = target is not None or sides.source.state.head.branch == MAIN
+    is_on_main = is_mains and source.entry.pin.branch is None and source.can_adopt
+    return ComparedTable(base=old, source=source.table, target=None, outcome=source.entry if is_on_main else None)
 
 
-def _deltas(
-    base: Table | None, source: Table | None, target: Table | None, memory_bytes: int
-) -> Iterator[tuple[TableDelta, pa.Table | None]]:
-    """Yield how the source differs from the base, and the rows of the target with these ids if they are known.
+def merge_table(table: ComparedTable, memory_bytes: int) -> Iterator[TableMerge]:
+    """Yield what happens to one table, range of ids by range.
 
     In one piece the rows of the target are looked up. Piece by piece that would read the target again and again; there,
     a row that the target has not touched since the base is the one that the base has.
     """
-    expect_same_columns(base, source)
-    differing = select_differing(base, source)
+    expect_same_columns(table.base, table.source)
+    differing = select_differing(table.base, table.source)
     whole = whole_delta(*differing, memory_bytes)
     if whole is not None:
-        yield whole, None
+        yield table.decide_whole(whole)
         return
-    beside = () if target is None else select_differing(base, target)
+    beside = () if table.target is None else select_differing(table.base, table.target)
     count = count_parts((*differing, *beside), memory_bytes)
-    for was, will, *others in iter_parts(differing, beside, count, memory_bytes):
-        delta = rows_delta(was, will)
-        yield delta, None if target is None else _target_rows(delta, *others)
+    for rows in iter_parts(differing, beside, count, memory_bytes):
+        yield table.decide(*rows)
 
 
 def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Table:
@@ -285,10 +369,10 @@ def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Tabl
     return pa.concat_tables([rows.select(columns.names).cast(columns) for rows in (untouched, own)])
 
 
-def _rows_of_target(target: SideTable, delta: TableDelta) -> pa.Table:
+def _rows_of_target(target: Table, delta: TableDelta) -> pa.Table:
     columns = delta.inserted.schema
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
-    found = target.table.lookup(ids, columns.names)
+    found = target.lookup(ids, columns.names)
     return found.select(columns.names).cast(columns)
 
 
@@ -300,34 +384,17 @@ def _is_same(one: SideTable | None, other: SideTable | None) -> bool:
     return (ours.object_id, ours.pin, ours.row_count) == (theirs.object_id, theirs.pin, theirs.row_count)
 
 
-def _counts(key: str, found: TableMerge, decided: TableMerge, before: TableCounts | None) -> TableCounts:
-    was, left = (sum(len(item.ids) for item in merge.conflicts) for merge in (found, decided))
-    numbers = {
-        "inserted": decided.inserts.num_rows,
-        "updated": decided.updates.num_rows,
-        "deleted": len(decided.deletes),
-        "resolved": was - left,
-        "conflicts": left,
-    }
-    if before is not None:
-        numbers = {name: number + getattr(before, name) for name, number in numbers.items()}
-    return TableCounts(type_key=key, **numbers)
-
-
-def _plan(
+def assemble_plan(
     sides: Sides,
     schemas: SettledSchemas | None,
-    merges: dict[str, TableMerge],
-    counts: dict[str, TableCounts],
+    merges: Mapping[str, TableMerge],
+    counts: Mapping[str, TableCounts],
     conflicts: Conflicts,
     catalog: Catalog,
 ) -> MergePlan:
-    changes = {key: _row_change(key, merge) for key, merge in merges.items() if not merge.is_empty}
+    """Return the plan of a merge of which every table is decided."""
+    changes = {key: row_change(key, merge) for key, merge in merges.items() if not merge.is_empty}
     adopted = {key: merge.outcome for key, merge in merges.items() if merge.outcome is not None}
-    reads = frozenset(merges) | _validated_by(changes, catalog)
-    if schemas is not None:
-        reads |= {check.pair.after.table_key for check in schemas.checks}
-    known = (sides.table("target", key, schemas) for key in reads)
     types = {
         # No id stands twice, because each was decided once.
         key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes, has_fresh_ids=True)
@@ -339,14 +406,26 @@ def _plan(
         changes=tuple(changes.values()) if schemas is None else schemas.combined(changes, adopted),
         rows=changes,
         change=GraphChange(types=types),
-        # A type that is new to the target has no table there that could move.
-        reads=frozenset(found.entry.table_key for found in known if found is not None),
+        reads=tables_read(sides, schemas, counts, catalog),
         tables=tuple(counts[key] for key in sorted(counts) if not counts[key].is_empty),
         conflicts=conflicts,
     )
 
 
-def _row_change(key: str, merge: TableMerge) -> RowChange:
+def tables_read(
+    sides: Sides, schemas: SettledSchemas | None, counts: Mapping[str, TableCounts], catalog: Catalog
+) -> frozenset[str]:
+    """Return the tables of the target that a merge depends on: those it decides about, and those that rules ask."""
+    reads = frozenset(counts) | _validated_by(counts, catalog)
+    if schemas is not None:
+        reads |= {check.pair.after.table_key for check in schemas.checks}
+    known = (sides.table("target", key, schemas) for key in reads)
+    # A type that is new to the target has no table there that could move.
+    return frozenset(found.entry.table_key for found in known if found is not None)
+
+
+def row_change(key: str, merge: TableMerge) -> RowChange:
+    """Return what a merge does to a table as a change of its rows."""
     return RowChange(
         table_key=key,
         inserts=merge.inserts if merge.inserts.num_rows else None,
@@ -358,15 +437,15 @@ def _row_change(key: str, merge: TableMerge) -> RowChange:
     )
 
 
-def _validated_by(changes: dict[str, RowChange], catalog: Catalog) -> frozenset[str]:
+def _validated_by(counts: Mapping[str, TableCounts], catalog: Catalog) -> frozenset[str]:
     """Return the tables, other than those that change, on which it depends whether the merged graph is sound."""
     reads: set[str] = set()
     for edge in catalog.edges.values():
         ends = {f"node:{edge.from_type}", f"node:{edge.to_type}"}
-        change = changes.get(edge.table_key)
-        if change is not None and change.written is not None:
+        change = counts.get(edge.table_key)
+        if change is not None and change.inserted + change.updated:
             reads |= ends
-        if any(end in changes and len(changes[end].deletes) for end in ends):
+        if any(end in counts and counts[end].deleted for end in ends):
             reads.add(edge.table_key)
     return frozenset(reads)
 
@@ -376,15 +455,8 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, newest: GraphSnapshot, max_conflicts: int) -> Conflicts:
-    """Return what the merged graph would break, as the one evaluator of all writes sees it, in its order.
-
-    Args:
-        plan: the merge.
-        sides: where the images of the rows come from.
-        newest: the state of the target that the merge is to be published on.
-        max_conflicts: how many are told one by one.
-    """
+def find_broken_rules(plan: MergePlan, newest: GraphSnapshot, max_conflicts: int) -> Conflicts:
+    """Return what the merged graph would break on a state of the target, without the images of rows."""
     found = find_violations(plan.change, plan.view(newest), limit=max_conflicts)
     items, total = list(found.items), found.total
     if plan.schemas is not None and plan.schemas.checks:
@@ -393,8 +465,7 @@ def find_rule_conflicts(plan: MergePlan, sides: Sides, newest: GraphSnapshot, ma
             fresh = [item for item in broken.items if item not in items]
             items += fresh
             total += broken.total - len(broken.items) + len(fresh)
-    conflicts = [_conflict(violation, plan.catalog) for violation in items[:max_conflicts]]
-    return Conflicts(_with_images(conflicts, sides, plan), total=total)
+    return Conflicts([_conflict(violation, plan.catalog) for violation in items[:max_conflicts]], total=total)
 
 
 def _broken_rows(plan: MergePlan, schemas: SettledSchemas, newest: GraphSnapshot, limit: int) -> Iterator[Violations]:
@@ -413,7 +484,8 @@ def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
     return violation_conflict(violation, owner.table_key, edge)
 
 
-def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, plan: MergePlan) -> list[MergeConflict]:
+def with_images(conflicts: Conflicts, sides: Sides, plan: MergePlan) -> Conflicts:
+    """Return broken rules with the rows of every side that they are about."""
     wanted: dict[str, set[str]] = {}
     for conflict in conflicts:
         if conflict.type_key is not None and conflict.entity_id is not None:
@@ -423,7 +495,7 @@ def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, plan: MergePl
         for key, ids in wanted.items()
         for name in sides.by_name
     }
-    return [
+    shown = [
         replace(
             conflict,
             base=images.get((conflict.type_key or "", "base"), {}).get(conflict.entity_id or ""),
@@ -432,6 +504,7 @@ def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, plan: MergePl
         )
         for conflict in conflicts
     ]
+    return Conflicts(shown, total=conflicts.total)
 
 
 def _images(side: SideTable | None, ids: set[str], owner: NodeType | EdgeType) -> Mapping[str, dict[str, Any]]:

@@ -62,6 +62,11 @@ class FirstConflicts:
             first = [item.only(np.arange(len(item.ids)) < room) for item in found]
             self._items += describe_rows(owner, key, first)[:room]
 
+    def add_described(self, found: Conflicts) -> None:
+        """Take the conflicts of the next range of ids that are described already: the first, and how many there are."""
+        self._total += found.total
+        self._items += found[: max(self._most - len(self._items), 0)]
+
     def finish(self) -> Conflicts:
         """Return them."""
         return Conflicts(self._items, total=self._total)

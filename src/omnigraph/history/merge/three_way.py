@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.equality import rows_equal
-from omnigraph.history.diff.rows import TableDelta
+from omnigraph.history.diff.rows import READ_WHOLE, TableDelta
 from omnigraph.history.merge.conflicts import ConflictKind
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import id_array
@@ -69,6 +69,11 @@ class TableMerge:
     deletes: pa.Array
     conflicts: tuple[RowConflicts, ...] = ()
     outcome: TableEntry | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so many rows change that memory is worth a thought."""
+        return bool(max(self.inserts.num_rows, self.updates.num_rows, len(self.deletes)) > READ_WHOLE)
 
     @property
     def is_empty(self) -> bool:

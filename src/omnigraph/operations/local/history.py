@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.diff.compare import diff_between
+from omnigraph.history.diff.compare import GraphDiff, diff_between
 from omnigraph.history.feed.apply import AppliedFeed, apply_batches
 from omnigraph.history.feed.baseline import capture_baseline
 from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import MergeResult, RevertResult, merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
+from omnigraph.history.merge.planning import plan_merge
 from omnigraph.operations.local.writes import commit_id, for_newest_schema, unless_repeated
 from omnigraph.txn.publish.plan import OPERATIONS
 from omnigraph.txn.refs import LogFilter
@@ -24,12 +25,12 @@ from omnigraph.values.temporal import parse_datetime
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.history.diff.change import EntityChange
-    from omnigraph.history.diff.compare import GraphDiff
     from omnigraph.history.feed.apply import ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.merge import MergePreview
+    from omnigraph.history.merge.merge import Planner
     from omnigraph.operations.history import (
         AppliedFeedsRequest,
         ApplyChangesRequest,
@@ -225,9 +226,9 @@ def diff(graph: OpenGraph, request: DiffRequest, attached: Attachments) -> Graph
         UsageError: a kind or an operation is none.
         TypeMissingError: neither state has such a type.
     """
-    del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops, ids=request.ids)
-    found = diff_between(graph.store, request.before, request.after, wanted, branch=request.branch)
+    compare = GraphDiff if attached.runner is None else attached.runner.compare
+    found = diff_between(graph.store, request.before, request.after, wanted, branch=request.branch, compare=compare)
     _refuse_unknown_types(wanted.type_names, found.before, found.after)
     return found
 
@@ -322,7 +323,6 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         PreconditionFailedError: the target is not at ``expected_head``.
         FileAccessError: temporary files for a large difference have no room.
     """
-    del attached
 
     def run() -> MergeResult:
         return merge_branch(
@@ -335,6 +335,7 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
             actor=request.actor,
             message=request.message,
             expected_head=request.expected_head,
+            planner=_planner(attached),
         )
 
     return unless_repeated(graph, request.target, run, MergeResult.repeated)
@@ -346,8 +347,15 @@ def preview_merge(graph: OpenGraph, request: PreviewMergeRequest, attached: Atta
     Raises:
         BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
     """
-    del attached
-    return preview_merge_of(graph, request.source, request.target, resolve=request.resolve, decisions=request.decisions)
+    return preview_merge_of(
+        graph,
+        request.source,
+        request.target,
+        resolve=request.resolve,
+        decisions=request.decisions,
+        max_conflicts=request.max_conflicts,
+        planner=_planner(attached),
+    )
 
 
 def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> RevertResult:
@@ -360,7 +368,6 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
         HistoryGoneError: the state before the commit was reclaimed.
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
-    del attached
 
     def run() -> RevertResult:
         return revert_commit(
@@ -373,9 +380,14 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
             actor=request.actor,
             message=request.message,
             expected_head=request.expected_head,
+            planner=_planner(attached),
         )
 
     return unless_repeated(graph, request.branch, run, RevertResult.repeated)
+
+
+def _planner(attached: Attachments) -> Planner:
+    return plan_merge if attached.runner is None else attached.runner.plan
 
 
 def _refuse_unknown_types(names: Iterable[str], *states: GraphSnapshot, with_kind: bool | None = False) -> None:

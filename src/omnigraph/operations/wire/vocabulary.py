@@ -56,7 +56,9 @@ _MODULES: Mapping[str, str] = {
     "txn.branches.status": "BranchStatus",
     "txn.branches.tags": "Tag",
     "txn.claims.store": "PendingClaim",
-    "txn.manifest.rows": ("Commit BatchMark FeedMark TableEntry Tombstone AcceptedSchema BranchHead ManifestState"),
+    "txn.manifest.rows": (
+        "Commit BatchMark FeedMark RequestMark TableEntry Tombstone AcceptedSchema BranchHead ManifestState"
+    ),
     "txn.proposals": "BranchPoint DeclaredCheck",
     "txn.refs": "LogPage",
     "values.ids": "Ulid",

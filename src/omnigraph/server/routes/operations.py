@@ -17,7 +17,7 @@ from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
 from omnigraph.server.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
-from omnigraph.server.frames import PROGRESS_HEADER, WIRE_HEADER, FramesResponse
+from omnigraph.server.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.uploads import UploadFolder, read_upload
@@ -37,7 +37,10 @@ async def execute(request: HttpRequest) -> Response:
     """Execute a declared operation. A write that has begun is finished, also when the client goes away."""
     call = GraphCall(request)
     _check_version(request)
-    folder, gone = UploadFolder(), threading.Event()
+    folder, stop = UploadFolder(), threading.Event()
+    if request.headers.get(CANCELLED_HEADER) == "true":
+        # The caller had stopped it before it was sent.
+        stop.set()
     request_id = request.scope["omnigraph.request_id"]
     try:
         asked = await _read_request(call, folder)
@@ -54,7 +57,7 @@ async def execute(request: HttpRequest) -> Response:
 
     def produce(write: Callable[[bytes], None]) -> OmnigraphError | None:
         try:
-            with call.service.running.entered(request_id, call.actor_name, gone):
+            with call.service.running.entered(request_id, call.actor_name, stop):
                 return answer_request(
                     backend,
                     asked,
@@ -62,7 +65,7 @@ async def execute(request: HttpRequest) -> Response:
                     lambda: folder.path,
                     shown=shown,
                     wants_progress=request.headers.get(PROGRESS_HEADER) == "true",
-                    cancel=gone,
+                    cancel=stop,
                 )
         finally:
             folder.close()
@@ -72,7 +75,7 @@ async def execute(request: HttpRequest) -> Response:
         return answer(body, status=status_of(error), headers=error_headers(error))
 
     run = partial(call.service.run, is_write=asked.operation.writes)
-    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, gone=gone)
+    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, stop=stop)
 
 
 @router.post("/{request_id}/cancel")
@@ -84,6 +87,8 @@ async def cancel(request: HttpRequest) -> Response:
 
 def _check_version(request: HttpRequest) -> None:
     given = request.headers.get(WIRE_HEADER)
+    if given is None:
+        raise malformed(WIRE_HEADER, "", str(WIRE_VERSION), f"the header {WIRE_HEADER} is missing")
     if given != str(WIRE_VERSION):
         details = FormatMismatch(what="wire format", expected=str(WIRE_VERSION), found=str(given)[:20])
         raise ServerIncompatibleError(f"the server speaks version {WIRE_VERSION} of the wire format", details=details)
@@ -101,7 +106,11 @@ async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
     if kind == MEDIA_TYPE:
         document = await read_upload(call.request, folder, limits.upload, limits.body_seconds, call.service.run)
     elif kind == JSON_TYPE:
-        document = from_bytes(await read_body(call.request, limits.load_body, seconds=limits.body_seconds))
+        body = await read_body(call.request, limits.load_body, seconds=limits.body_seconds)
+        try:
+            document = from_bytes(body)
+        except ServerIncompatibleError:
+            raise malformed("body", "", "JSON", "the body is not JSON") from None
     else:
         raise malformed("content-type", kind, f"{JSON_TYPE} or {MEDIA_TYPE}")
     name = path_value(call.request, "operation")

@@ -89,9 +89,9 @@ class ShrinkTask:
 def merge_rows(task: MergeRowsTask) -> MergedRows:
     """Write the rows of a task beside their table."""
     if task.is_new and task.sort_by is None:
-        batches = (batch.drop_columns([ROW]) for batch in _counting(task))
+        batches = (_without_place(batch) for batch in _counting(task))
         return MergedRows(fragments=tuple(write_fragments_for(task.ticket, batches, max_rows=task.fragment_rows)))
-    given = pa.Table.from_batches(_counting(task)).drop_columns([ROW])
+    given = _without_place(pa.Table.from_batches(_counting(task)))
     if task.sort_by is not None:
         given = given.take(pc.sort_indices(given, sort_keys=[(task.sort_by, "ascending")]))
     if task.is_new:
@@ -115,6 +115,14 @@ def merge_rows(task: MergeRowsTask) -> MergedRows:
         offsets=name,
         touched=touched,
     )
+
+
+def remove_rows(task: MergeRowsTask) -> MergedRows:
+    """Find the rows whose ids a task has, so that their fragments can do without them."""
+    ids = pa.Table.from_batches(_counting(task)).column(KEY).combine_chunks()
+    addresses = task.ticket.open().lookup(ids, ()).column(ROW_ADDRESS).to_numpy()
+    name, touched = _write_offsets(task, addresses)
+    return MergedRows(fragments=(), replaced=len(addresses), offsets=name, touched=touched)
 
 
 def shrink_fragments(task: ShrinkTask) -> list[tuple[int, str | None]]:
@@ -143,6 +151,11 @@ def group_files(files: Sequence[RowsFile], *, rows: int, size_bytes: int) -> lis
             group = []
         group.append(file)
     return [*groups, tuple(group)] if group else groups
+
+
+def _without_place(rows: Any) -> Any:
+    """Return rows, a table or a batch, without their places in the input; those of a merge have none."""
+    return rows.drop_columns([ROW]) if ROW in rows.schema.names else rows
 
 
 def _counting(task: MergeRowsTask) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import assert_never
 
@@ -90,17 +90,15 @@ class TableWriter:
         merged: dict[str, list[MergedRows]] = {key: [] for key in types}
         for task, done in zip(tasks, self.runner.run(merge_rows, tasks, "write the rows"), strict=True):
             merged[task.table_key].append(done)
-        shrunk = self._shrink(placed, merged)
+        shrunk = shrink_tables(self.runner, self.storage, self.scratch, placed, merged)
         changes = []
         for key, loaded in types.items():
             written = tuple(fragment for done in merged[key] for fragment in done.fragments)
-            lost = shrunk.get(key, {})
-            change = WrittenRows(
-                table_key=key,
-                base=placed[key],
-                fragments=(*loaded.fragments, *written),
-                shrunk=tuple(fragment for fragment in lost.values() if fragment is not None),
-                removed=tuple(number for number, fragment in lost.items() if fragment is None),
+            change = written_rows(
+                key,
+                placed[key],
+                (*loaded.fragments, *written),
+                shrunk.get(key, {}),
                 replaces_all=self.mode == "overwrite",
             )
             if change.fragments or change.replaces_all:
@@ -152,24 +150,57 @@ class TableWriter:
             case _:
                 assert_never(self.mode)
 
-    def _shrink(
-        self, placed: Mapping[str, TablePin], merged: Mapping[str, list[MergedRows]]
-    ) -> dict[str, dict[int, str | None]]:
-        tasks: list[ShrinkTask] = []
-        for key, done in merged.items():
-            touched = sorted({number for item in done for number in item.touched})
-            ticket = TableTicket(storage=self.storage, pin=placed[key])
-            for start in range(0, len(touched), _FRAGMENTS_PER_TASK):
-                some = tuple(touched[start : start + _FRAGMENTS_PER_TASK])
-                files = [item.offsets for item in done if item.offsets and not set(some).isdisjoint(item.touched)]
-                tasks.append(
-                    ShrinkTask(scratch=self.scratch, ticket=ticket, table_key=key, fragments=some, offsets=tuple(files))
-                )
-        found: dict[str, dict[int, str | None]] = {}
-        replaced = sum(item.replaced for done in merged.values() for item in done)
-        # Lists of so few places are written sooner than a job is started.
-        runner = InProcessRunner() if replaced <= _REPLACED_AT_ONCE else self.runner
-        answers = runner.run(shrink_fragments, tasks, "write the deletion lists")
-        for task, shrunk in zip(tasks, answers, strict=True):
-            found.setdefault(task.table_key, {}).update(shrunk)
-        return found
+
+def shrink_tables(
+    runner: Runner,
+    storage: Storage,
+    scratch: ScratchPlace,
+    placed: Mapping[str, TablePin],
+    merged: Mapping[str, Sequence[MergedRows]],
+) -> dict[str, dict[int, str | None]]:
+    """Return by table the fragments that lose rows, with their longer deletion lists; None for one that loses all.
+
+    Args:
+        runner: who works.
+        storage: where the graph is.
+        scratch: where the lists of rows that are replaced or removed are.
+        placed: where changes of each table go.
+        merged: what became of the rows that were written.
+    """
+    tasks: list[ShrinkTask] = []
+    for key, done in merged.items():
+        touched = sorted({number for item in done for number in item.touched})
+        ticket = TableTicket(storage=storage, pin=placed[key])
+        for start in range(0, len(touched), _FRAGMENTS_PER_TASK):
+            some = tuple(touched[start : start + _FRAGMENTS_PER_TASK])
+            files = [item.offsets for item in done if item.offsets and not set(some).isdisjoint(item.touched)]
+            tasks.append(
+                ShrinkTask(scratch=scratch, ticket=ticket, table_key=key, fragments=some, offsets=tuple(files))
+            )
+    found: dict[str, dict[int, str | None]] = {}
+    replaced = sum(item.replaced for done in merged.values() for item in done)
+    # Lists of so few places are written sooner than a job is started.
+    chosen = InProcessRunner() if replaced <= _REPLACED_AT_ONCE else runner
+    answers = chosen.run(shrink_fragments, tasks, "write the deletion lists")
+    for task, shrunk in zip(tasks, answers, strict=True):
+        found.setdefault(task.table_key, {}).update(shrunk)
+    return found
+
+
+def written_rows(
+    table_key: str,
+    pin: TablePin,
+    fragments: Sequence[str],
+    shrunk: Mapping[int, str | None],
+    *,
+    replaces_all: bool = False,
+) -> WrittenRows:
+    """Return the change of a table whose fragments and deletion lists are uploaded."""
+    return WrittenRows(
+        table_key=table_key,
+        base=pin,
+        fragments=tuple(fragments),
+        shrunk=tuple(fragment for fragment in shrunk.values() if fragment is not None),
+        removed=tuple(number for number, fragment in shrunk.items() if fragment is None),
+        replaces_all=replaces_all,
+    )

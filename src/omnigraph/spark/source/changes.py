@@ -28,7 +28,8 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.history.diff.change import ChangedType, ChangeFilter, EntityImage, iter_images
-from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
+from omnigraph.history.feed.blocks import Chain, Step, reporting_gaps
+from omnigraph.history.feed.deltas import Deltas
 from omnigraph.history.feed.rows import ChangeRow, change_batches, change_columns
 from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
 from omnigraph.records import record

@@ -23,6 +23,7 @@ from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters, in_context
 from omnigraph.store.handles import UPLOAD_STAGES, collect
+from omnigraph.store.memory import give_back_memory
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.row_versions import flattened
@@ -190,7 +191,9 @@ def _stage_in_parts(
     new: list[FragmentMetadata] = []
 
     def find(ids: pa.Array) -> _Hits:
+        give_back_memory()
         hits = _find(table, ids)
+        give_back_memory()
         for owner, offsets in hits.offsets.items():
             places_by_owner.setdefault(owner, []).append(offsets)
         return hits

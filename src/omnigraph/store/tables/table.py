@@ -30,6 +30,8 @@ from omnigraph.store.tables.writing import blob_handling
 # Beyond this many ids one pass over the key column beats a predicate that lists them all.
 _IDS_PER_PREDICATE = 10_000
 _ADDRESS_BITS = 32
+# Storage is read faster than ids are compared, and what is not taken yet waits in memory.
+_READ_AHEAD = 64 << 20
 
 
 @record
@@ -222,7 +224,7 @@ def filter_stream(
 
 def _scan_for(table: PinnedTable, wanted: pa.Array, names: list[str]) -> pa.Table:
     found = filter_stream(
-        table.scan(names),
+        table.scan(names, read_ahead_bytes=_READ_AHEAD),
         lambda rows: pc.is_in(rows.column(KEY), value_set=wanted),
         wanted_count=len(wanted),
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.commands.history.conflicts import ConflictOptions
+from omnigraph.cli.engines import SparkOptions, on_engine
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
@@ -131,12 +132,13 @@ merge_app = new_app()
 
 @merge_app.command()
 @expand_options
-def merge(
+def merge(  # noqa: PLR0913 - one for each option or group of options
     *,
     graph: GraphOptions,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
     target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
     conflicts: ConflictOptions,
+    spark_options: SparkOptions,
     preview: Annotated[bool, typer.Option("--preview", help="Show what the merge would do; change nothing.")] = False,
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards, if nothing depends on it.")
@@ -151,15 +153,17 @@ def merge(
     What both sides changed differently is a conflict unless --resolve or --resolve-with settles it. Exits with code 3
     on conflicts; --preview shows them and exits with code 0. To decide them one by one, write them to a file with
     --conflicts-out, fill in the resolution of each (ours, theirs, base, or {"value": ...}), and merge with
-    --resolve-with. A merge that landed exits with code 0, also when --delete-branch is refused.
+    --resolve-with. A merge that landed exits with code 0, also when --delete-branch is refused. With --engine spark or
+    a Spark setting, executors compare and write the rows.
     """
+    spark = spark_options.request()
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
     decided = conflicts.to_fields()
     command = ["branch", "merge", address, source, *(() if target == "main" else ("--into", target))]
     if preview:
-        with open_graph(address, mode="read_only") as backend:
-            seen = backend.execute(PreviewMergeRequest(source=source, target=target, **decided))
+        with open_graph(address, mode="read_only") as backend, on_engine(backend, spark) as engine:
+            seen = engine.execute(PreviewMergeRequest(source=source, target=target, **decided))
         advice = conflicts.next_step(seen.conflicts, command) if seen.conflicts or conflicts.conflicts_out else None
         remarks = [] if advice is None else [f"hint: {advice}"]
         output.show(PlainReport(document=seen.to_json(), lines=list(seen.lines()), remarks=remarks))
@@ -169,7 +173,8 @@ def merge(
         request = MergeRequest(
             source=source, target=target, **decided, **commit.to_fields(), expected_head=expected_head
         )
-        done = backend.execute(request)
+        with on_engine(backend, spark) as engine:
+            done = engine.execute(request)
         refusal = _delete(backend, source, commit.actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
     deletion = {"branch_deleted": is_deleted} if delete_branch else {}

@@ -12,6 +12,7 @@ import typer
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.cli.commands.history.conflicts import ConflictOptions
+from omnigraph.cli.engines import SparkOptions, on_engine
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
@@ -246,12 +247,17 @@ def diff(
     ids: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may be repeated.")
     ] = None,
+    spark_options: SparkOptions,
     as_json: AsJson = False,
 ) -> int:
-    """Show what differs between two states, entity by entity, with the values before and after."""
+    """Show what differs between two states, entity by entity, with the values before and after.
+
+    With --engine spark or a Spark setting, executors compare the rows.
+    """
+    spark = spark_options.request()
     request = DiffRequest(before=before, after=after, **only.to_fields(), ids=ids or ())
-    with open_graph(graph_address(graph), mode="read_only") as backend:
-        found = backend.execute(request)
+    with open_graph(graph_address(graph), mode="read_only") as backend, on_engine(backend, spark) as engine:
+        found = engine.execute(request)
         if as_json:
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
             choose_output(as_json=True).show(PlainReport(document=document, lines=()))
@@ -289,6 +295,7 @@ def revert(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit to undo.")],
     branch: Branch = "main",
     conflicts: ConflictOptions,
+    spark_options: SparkOptions,
     commit: CommitOptions,
     expected_head: IfCommit = None,
     quiet: Quiet = False,
@@ -297,8 +304,9 @@ def revert(
     """Undo one commit with a new one; later changes stay.
 
     Rows that later commits changed too are conflicts unless --resolve or --resolve-with settles them: ours keeps the
-    rows as they are, theirs restores the earlier ones.
+    rows as they are, theirs restores the earlier ones. With --engine spark or a Spark setting, executors do the work.
     """
+    spark = spark_options.request()
     address = graph_address(graph)
     decided = conflicts.to_fields()
     echo_target("revert", address, is_quiet=quiet)
@@ -307,7 +315,8 @@ def revert(
         request = RevertRequest(
             commit=commit_id, branch=branch, **decided, **commit.to_fields(), expected_head=expected_head
         )
-        done = backend.execute(request)
+        with on_engine(backend, spark) as engine:
+            done = engine.execute(request)
     report = PlainReport(document=done.to_json(), lines=list(done.lines()))
     choose_output(as_json=as_json).show(report)
     return 0
