@@ -18,8 +18,6 @@ _STATUSES: Mapping[type[OmnigraphError], int] = {
     errors.QueryTimeoutError: 408,
     errors.RequestDeadlineError: 408,
     errors.IdempotencyKeyError: 422,
-    # The header of the caller asks for another version.
-    errors.ServerIncompatibleError: 400,
     # The text of the request holds the queries, so that a name it lacks is a mistake in the request.
     errors.QueryNotFoundError: 400,
     # Names of types inside a request.
