@@ -14,6 +14,7 @@ from schemathesis.checks import not_a_server_error
 
 import omnigraph
 from omnigraph.server.app import GROUPS
+from omnigraph.server.middleware import PUBLIC
 from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, document_file
 from tests.server.conftest import PEOPLE
 from tests.server.process import run_server
@@ -70,7 +71,7 @@ def test_document_keeps_the_rules_of_the_contract(level: str):
         if path.startswith("/graphs/{graph_id}"):
             first = operation["parameters"][0]
             assert (first["name"], first["in"], first["required"]) == ("graph_id", "path", True)
-        assert ("security" in operation) is (path != "/healthz")
+        assert ("security" in operation) is (path not in PUBLIC)
     deprecated = {path for (_, path), operation in listed.items() if operation.get("deprecated")}
     assert deprecated == {f"/graphs/{{graph_id}}/{name}" for name in ("read", "change", "ingest")}
     assert references(found) <= set(found["components"]["schemas"])

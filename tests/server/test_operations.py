@@ -43,7 +43,7 @@ def test_the_route_says_what_it_speaks(http):
         ({"operation": "query"}, WIRE, 400),
         ([], WIRE, 400),
         (None, {**WIRE, "content-type": "text/plain"}, 400),
-        (b"{", {**WIRE, "content-type": "application/json"}, 501),
+        (b"{", {**WIRE, "content-type": "application/json"}, 400),
         (b"R\x00\x00", {**WIRE, "content-type": MEDIA_TYPE}, 400),
         (encode_frame(FrameKind.FILE, b'{"name": "x"}'), {**WIRE, "content-type": MEDIA_TYPE}, 400),
     ],

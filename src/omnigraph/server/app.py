@@ -24,16 +24,16 @@ from omnigraph.server.routes import (
     loads,
     maintenance,
     mutations,
-    operation,
     operations,
     queries,
+    readiness,
     schemas,
 )
 from omnigraph.server.service import Service, answer
 
 GROUPS = (
     health,
-    operation,
+    readiness,
     queries,
     mutations,
     loads,
@@ -70,7 +70,7 @@ def metrics_app(service: Service) -> ASGIApp:
 
     async def ready(request: Request) -> Response:
         del request
-        return operation.readiness(service, shows_names=True)
+        return readiness.answer_readiness(service, shows_names=True)
 
     return Starlette(routes=[Route("/metrics", figures), Route("/readyz", ready)])
 

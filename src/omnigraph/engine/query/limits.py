@@ -57,8 +57,10 @@ class Limits:
             details = BadValue(what="query", value="cancelled", expected="running")
             raise QueryCancelledError("the query was cancelled", details=details)
         if self._timeout_ms is not None:
-            elapsed_ms = int((self._clock.monotonic_s() - self._started_s) * 1000)
-            if elapsed_ms > self._timeout_ms:
+            took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
+            if took_ms > self._timeout_ms:
+                # A part of a millisecond more than the limit is told as one.
+                elapsed_ms = max(int(took_ms), self._timeout_ms + 1)
                 spent = LimitExceeded(resource="query time in ms", limit=self._timeout_ms, actual=elapsed_ms)
                 message = f"the query took {elapsed_ms} ms, longer than the limit of {self._timeout_ms} ms"
                 raise QueryTimeoutError(message, details=spent)

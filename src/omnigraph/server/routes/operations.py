@@ -87,6 +87,8 @@ async def cancel(request: HttpRequest) -> Response:
 
 def _check_version(request: HttpRequest) -> None:
     given = request.headers.get(WIRE_HEADER)
+    if given is None:
+        raise malformed(WIRE_HEADER, "", str(WIRE_VERSION), f"the header {WIRE_HEADER} is missing")
     if given != str(WIRE_VERSION):
         details = FormatMismatch(what="wire format", expected=str(WIRE_VERSION), found=str(given)[:20])
         raise ServerIncompatibleError(f"the server speaks version {WIRE_VERSION} of the wire format", details=details)
@@ -104,7 +106,11 @@ async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
     if kind == MEDIA_TYPE:
         document = await read_upload(call.request, folder, limits.upload, limits.body_seconds, call.service.run)
     elif kind == JSON_TYPE:
-        document = from_bytes(await read_body(call.request, limits.load_body, seconds=limits.body_seconds))
+        body = await read_body(call.request, limits.load_body, seconds=limits.body_seconds)
+        try:
+            document = from_bytes(body)
+        except ServerIncompatibleError:
+            raise malformed("body", "", "JSON", "the body is not JSON") from None
     else:
         raise malformed("content-type", kind, f"{JSON_TYPE} or {MEDIA_TYPE}")
     name = path_value(call.request, "operation")

@@ -305,8 +305,10 @@ class BranchWriter:
         Raises:
             RequestRepeatedError: it was published before.
             IdempotencyKeyError: its key was used before, for another write.
+            ValueFormatError: the actor cannot be stored.
         """
-        self.services.keyed.refuse_repeated(snapshot.manifest, request_mark(current_call(), actor))
+        mark = request_mark(current_call(), checked_text("actor", actor))
+        self.services.keyed.refuse_repeated(snapshot.manifest, mark)
 
     def prepare(self, txn: WriteTxn, table_key: str) -> TablePin:
         """Return where other processes have to put files of a table that is to change with ``txn``.

@@ -17,7 +17,6 @@ from omnigraph.server.service import GraphCall, Service, answer, path_value
 from omnigraph.values import MAIN
 
 router = APIRouter()
-outcomes = APIRouter(prefix="/graphs/{graph_id}/operations")
 # How many of the newest commits are looked through for a request that this process does not remember.
 _LOOKED_THROUGH = 256
 
@@ -26,10 +25,10 @@ _LOOKED_THROUGH = 256
 async def ready(request: Request) -> Response:
     """Answer whether requests should be sent here: every graph is served, and the server is not about to end."""
     service: Service = request.app.state.service
-    return readiness(service, shows_names=_is_known(service, request))
+    return answer_readiness(service, shows_names=_is_known(service, request))
 
 
-def readiness(service: Service, *, shows_names: bool) -> Response:
+def answer_readiness(service: Service, *, shows_names: bool) -> Response:
     """Return how many graphs are served; their names for those who may know them."""
     groups = {"ready": list(service.graphs.ready), "loading": [], "blocked": list(service.graphs.blocked)}
     is_ready = not (service.control.is_draining or groups["blocked"])
@@ -57,7 +56,7 @@ async def metrics(request: Request) -> Response:
     return Response(service.control.metrics.text(), media_type=CONTENT_TYPE)
 
 
-@outcomes.get("/{request_id}")
+@router.get("/graphs/{graph_id}/operations/{request_id}")
 async def outcome(request: Request, request_id: str) -> Response:
     """Answer what became of a write of this caller: for an hour by this process, later and elsewhere by its commit."""
     del request_id  # as the path has it; a slash inside it is decoded below
@@ -87,6 +86,3 @@ async def outcome(request: Request, request_id: str) -> Response:
             )
     details = MissingThing(what="operation", name=wanted)
     raise OutcomeMissingError(f"operation '{wanted}' not found", details=details)
-
-
-router.include_router(outcomes)
