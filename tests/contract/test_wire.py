@@ -266,7 +266,7 @@ def _any_value(one):
         MappingProxyType({"x": frozenset({"a", "b"})}),
         "half a \ud800 pair",
     ],
-    ids=str,
+    ids=["plain", "keys of two parts", "numbers and bytes", "a set", "half a pair"],
 )
 def test_values_that_json_lacks_survive(value):
     found = decode_value(from_bytes(to_bytes(encode_value(value))))
