@@ -59,7 +59,10 @@ class TestUsage:
             ("log", "use `commit list`"),
             ("checkout", "commands name their branch with --branch; use `branch create` for a new one"),
             ("add", "a graph has no working copy: load and mutate commit at once"),
-            ("push", "a graph has no remote copy: every command works on the storage that GRAPH or --store names"),
+            (
+                "push",
+                "a graph has no remote copy: every command works on the graph that GRAPH, --store or --server names",
+            ),
         ],
     )
     def test_word_of_another_tool_gets_the_word_of_this_one(self, tmp_path: Path, word: str, advice: str):

@@ -85,7 +85,7 @@ def test_config_is_found_in_the_home_of_the_user(folder: Path):
     ("name", "code", "error", "hint"),
     [
         ("nix", 5, "profile 'nix' was not found", "there are a, b, odd"),
-        ("odd", 2, "home/config.yaml:5:3: profile 'odd' has no store", ""),
+        ("odd", 2, "home/config.yaml:5:3: profile 'odd' must set exactly one of server and store", ""),
     ],
 )
 def test_profile_that_leads_to_no_store_is_refused(home: Path, name: str, code: int, error: str, hint: str):
@@ -98,9 +98,12 @@ def test_profile_that_leads_to_no_store_is_refused(home: Path, name: str, code: 
 def test_nothing_that_names_a_graph_lists_the_ways(home: Path):
     done = run(home, "branch", "list", OMNIGRAPH_HOME="nobody")
     assert done.code == 2
-    assert all(way in done.err for way in ("--store", "--profile", "OMNIGRAPH_PROFILE", "defaults.store"))
+    assert all(
+        way in done.err
+        for way in ("--store", "--server", "--profile", "OMNIGRAPH_PROFILE", "defaults of the operator config")
+    )
     served = run(home, "branch", "list", "--uri", "https://kg.acme.test")
-    assert (served.code, served.err.splitlines()[0]) == (2, "error: the address of a server is not a graph")
+    assert (served.code, served.err.splitlines()[0]) == (2, "error: the address of a server is not a storage")
 
 
 def test_operator_writes_unless_somebody_else_is_named(folder: Path):
