@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import lance
@@ -94,7 +95,10 @@ def test_trials_that_a_killed_run_left_behind_go_with_the_next_cleanup(session, 
     (trial,) = (tmp_path / "g").rglob("_versions/d*")
     left = tmp_path / "g" / session.snapshot().entry("node:Person").pin.location / "_transactions"
     named = set(left.iterdir())
-    (left / f"{1 << 63 | 5}-{'0' * 8}-0000-4000-8000-{'0' * 12}.txn").write_bytes(b"of a step upon a step")
+    step = left / f"{1 << 63 | 5}-{'0' * 8}-0000-4000-8000-{'0' * 12}.txn"
+    step.write_bytes(b"of a step upon a step")
+    for file in (trial, step):
+        os.utime(file, (1, 1))
     session.engine.maintenance = MaintenanceSettings(unnamed_age_s=0, settle_s=0)
     session.cleanup(keep=100, confirm=True)
     assert not trial.exists()
