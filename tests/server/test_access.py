@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.server.identity import SINGLE_VARIABLE
+from omnigraph.server.access.identity import SINGLE_VARIABLE
 from tests.e2e.process import omnigraph as run_omnigraph
 from tests.server.process import RunningServer, run_server
 

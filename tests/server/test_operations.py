@@ -15,8 +15,8 @@ from omnigraph.operations import request_to_json
 from omnigraph.operations.reads import ExportRequest, QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.operations.writes import LoadRequest
-from omnigraph.server.frames import FramesResponse
-from omnigraph.server.running import RunningCalls
+from omnigraph.server.transport.frames import FramesResponse
+from omnigraph.server.transport.running import RunningCalls
 from tests.server.process import ROOT
 
 WIRE = {"omnigraph-wire": "1"}

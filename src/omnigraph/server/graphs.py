@@ -13,7 +13,7 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy
 from omnigraph.records import record
-from omnigraph.server.access import load_graph_policy
+from omnigraph.server.access.decisions import load_graph_policy
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
 from omnigraph.server.stored_queries import StoredQueries
 

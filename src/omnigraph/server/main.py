@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
-from omnigraph.server.access import Access
+from omnigraph.server.access.decisions import Access
 from omnigraph.server.app import create_app, metrics_app
 from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind

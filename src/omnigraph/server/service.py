@@ -14,15 +14,15 @@ from starlette.responses import Response
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.policy import Action, Actor
 from omnigraph.runtime import Runtime
-from omnigraph.server.access import Access
-from omnigraph.server.bodies import malformed, read_json
+from omnigraph.server.access.decisions import Access
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.served import ServedBackend, ServedRequest
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
-from omnigraph.server.running import RunningCalls
-from omnigraph.server.streams import ExportSlots, StreamSlots
+from omnigraph.server.transport.bodies import malformed, read_json
+from omnigraph.server.transport.running import RunningCalls
+from omnigraph.server.transport.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
 Shape = TypeVar("Shape")

@@ -11,7 +11,7 @@ import uvicorn
 
 from omnigraph.graph import open as open_graph
 from omnigraph.runtime import Runtime
-from omnigraph.server.access import Access
+from omnigraph.server.access.decisions import Access
 from omnigraph.server.app import create_app
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph

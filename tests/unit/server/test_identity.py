@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.errors import IdentityConfigError, OmnigraphError, TokenInvalidError, TokenMissingError
 from omnigraph.policy import Actor
-from omnigraph.server import identity
-from omnigraph.server.identity import (
+from omnigraph.server.access import identity
+from omnigraph.server.access.identity import (
     FILE_VARIABLE,
     JSON_VARIABLE,
     SECRET_VARIABLE,

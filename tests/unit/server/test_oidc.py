@@ -13,8 +13,8 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from omnigraph.errors import IdentityConfigError, IdentityProviderError, TokenInvalidError
 from omnigraph.policy import Actor
 from omnigraph.runtime import ManualClock
-from omnigraph.server.identity import SINGLE_VARIABLE, Identities
-from omnigraph.server.oidc import (
+from omnigraph.server.access.identity import SINGLE_VARIABLE, Identities
+from omnigraph.server.access.oidc import (
     ACTOR_CLAIM_VARIABLE,
     AUDIENCE_VARIABLE,
     ISSUER_VARIABLE,

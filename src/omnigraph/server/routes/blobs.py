@@ -16,9 +16,9 @@ from omnigraph.errors import BlobMissingError, BlobRangeError, ByteRange, Missin
 from omnigraph.operations.reads import ReadEntityRequest, ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.records import record
-from omnigraph.server.bodies import branch_of, malformed, single
 from omnigraph.server.errors import error_body, plain_body
 from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.transport.bodies import branch_of, malformed, single
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 _CHUNK_BYTES = 4 << 20

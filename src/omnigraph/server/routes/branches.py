@@ -20,7 +20,6 @@ from omnigraph.operations.history import (
     PreviewMergeRequest,
 )
 from omnigraph.operations.request import Backend
-from omnigraph.server.bodies import branch_of, flag, malformed
 from omnigraph.server.models import (
     BranchCreateBody,
     BranchMergeBody,
@@ -30,6 +29,7 @@ from omnigraph.server.models import (
     optional_commit,
 )
 from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.transport.bodies import branch_of, flag, malformed
 
 if TYPE_CHECKING:
     from omnigraph.txn.branches.status import BranchStatus

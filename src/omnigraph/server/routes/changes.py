@@ -14,11 +14,11 @@ from starlette.responses import Response, StreamingResponse
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.operations.history import FeedRequest, PollChangesRequest
-from omnigraph.server.bodies import branch_of, malformed, refuse_others, single
 from omnigraph.server.errors import error_body, status_of
 from omnigraph.server.models import block_document, feed_document
 from omnigraph.server.routes.commits import FILTERS, change_filter, page_limits
 from omnigraph.server.service import GraphCall, answer, encode
+from omnigraph.server.transport.bodies import branch_of, malformed, refuse_others, single
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 _PLACES = ("cursor", "start", "page_token")

@@ -23,15 +23,15 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.request import Backend
 from omnigraph.policy import Action
-from omnigraph.server.bodies import branch_of, flag, malformed, refuse_others, single, whole
 from omnigraph.server.models import (
     RevertBody,
     commit_changes_document,
     logged_commit,
     optional_commit,
 )
-from omnigraph.server.paging import decode_place, encode_place
 from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.transport.bodies import branch_of, flag, malformed, refuse_others, single, whole
+from omnigraph.server.transport.paging import decode_place, encode_place
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 # The base route has no pages: it lists the whole history.

@@ -11,10 +11,10 @@ from starlette.responses import Response, StreamingResponse
 from omnigraph.operations.history import BaselineRequest
 from omnigraph.operations.reads import ExportStreamRequest
 from omnigraph.operations.request import Attachments
-from omnigraph.server.bodies import branch_of
 from omnigraph.server.models import BaselineBody, ExportBody
 from omnigraph.server.service import GraphCall, encode
-from omnigraph.server.streams import ByteStream, write_lines
+from omnigraph.server.transport.bodies import branch_of
+from omnigraph.server.transport.streams import ByteStream, write_lines
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 _NDJSON = "application/x-ndjson; charset=utf-8"

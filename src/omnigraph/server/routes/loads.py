@@ -29,9 +29,9 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.policy import Action
-from omnigraph.server.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 from omnigraph.server.models import IngestBody, load_document
 from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.transport.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, StatusRequest
-from omnigraph.server.bodies import branch_of, flag, single
 from omnigraph.server.models import CleanupBody, OptimizeBody
 from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.transport.bodies import branch_of, flag, single
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.operations.writes import MutateRequest
-from omnigraph.server.bodies import branch_of, decode_params, malformed
 from omnigraph.server.models import ChangeBody, change_document
 from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.transport.bodies import branch_of, decode_params, malformed
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 CONDITION = "omnigraph-if-graph-commit"

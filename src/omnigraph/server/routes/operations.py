@@ -15,12 +15,12 @@ from omnigraph.errors import FormatMismatch, InternalError, OmnigraphError, Serv
 from omnigraph.operations import all_operations, request_from_json
 from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
-from omnigraph.server.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
-from omnigraph.server.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.service import GraphCall, answer, path_value
-from omnigraph.server.uploads import UploadFolder, read_upload
+from omnigraph.server.transport.bodies import JSON_TYPE, malformed, media_type, read_body
+from omnigraph.server.transport.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
+from omnigraph.server.transport.uploads import UploadFolder, read_upload
 
 router = APIRouter(prefix="/graphs/{graph_id}/operations")
 

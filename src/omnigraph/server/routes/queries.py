@@ -17,7 +17,11 @@ from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.policy import Action
-from omnigraph.server.bodies import (
+from omnigraph.server.models import ExplainBody, InvokeBody, QueryBody, ReadBody, change_document, read_document
+from omnigraph.server.routes.mutations import expected_commit, refuse_condition
+from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.stored_queries import StoredQuery, hidden_query
+from omnigraph.server.transport.bodies import (
     ARROW_TYPE,
     NDJSON_TYPE,
     branch_of,
@@ -26,11 +30,7 @@ from omnigraph.server.bodies import (
     malformed,
     read_body,
 )
-from omnigraph.server.models import ExplainBody, InvokeBody, QueryBody, ReadBody, change_document, read_document
-from omnigraph.server.routes.mutations import expected_commit, refuse_condition
-from omnigraph.server.service import GraphCall, answer, path_value
-from omnigraph.server.stored_queries import StoredQuery, hidden_query
-from omnigraph.server.streams import ByteStream, write_lines, writing_arrow
+from omnigraph.server.transport.streams import ByteStream, write_lines, writing_arrow
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import Result

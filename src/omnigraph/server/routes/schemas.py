@@ -16,7 +16,6 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.policy import Action
-from omnigraph.server.bodies import branch_of, single
 from omnigraph.server.models import (
     SchemaApplyBody,
     catalog_document,
@@ -25,6 +24,7 @@ from omnigraph.server.models import (
 )
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.stored_queries import StoredQueries
+from omnigraph.server.transport.bodies import branch_of, single
 
 if TYPE_CHECKING:
     from omnigraph.engine.schema import SchemaApplyResult

@@ -49,7 +49,7 @@ def serve(
     holder may do everything, and commands that ask the server read it from that variable.
     """
     address = graph_address(graph, is_direct=True)
-    from omnigraph.server.access import has_identities  # noqa: PLC0415 - the server's alone
+    from omnigraph.server.access.decisions import has_identities  # noqa: PLC0415 - the server's alone
     from omnigraph.server.cluster import query_files  # noqa: PLC0415 - see above
     from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.main import serve as run  # noqa: PLC0415 - see above

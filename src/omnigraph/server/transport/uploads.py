@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from omnigraph.errors import BodyTimeoutError, BodyTooLargeError, LimitExceeded
 from omnigraph.operations.wire import Frame, FrameBuffer, FrameKind, from_bytes, inner_path
-from omnigraph.server.bodies import malformed
+from omnigraph.server.transport.bodies import malformed
 
 # Written to disk at once, in a thread.
 _WRITTEN_BYTES = 1 << 20

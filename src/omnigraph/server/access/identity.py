@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from omnigraph.errors import BadValue, IdentityConfigError, TokenInvalidError, TokenMissingError
 from omnigraph.policy import Actor
 from omnigraph.records import record
-from omnigraph.server.oidc import verifier_from_environment
+from omnigraph.server.access.oidc import verifier_from_environment
 
 SECRET_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"  # noqa: S105 - the name of a variable
 FILE_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"

@@ -10,9 +10,9 @@ from omnigraph.operations.request import Backend
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
 from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
+from omnigraph.server.access.identity import AccessState, Identities, classify_access
+from omnigraph.server.access.oidc import verifier_from_environment
 from omnigraph.server.config import ServedGraph, ServerSettings
-from omnigraph.server.identity import AccessState, Identities, classify_access
-from omnigraph.server.oidc import verifier_from_environment
 
 SERVER = "server"
 OWNER = "owner"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigraph.server.bodies import malformed
+from omnigraph.server.transport.bodies import malformed
 
 Place = TypeVar("Place", bound=msgspec.Struct)
 _LONGEST = 4096
