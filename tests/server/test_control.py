@@ -166,11 +166,12 @@ def test_old_outcomes_make_room(monkeypatch):
 @pytest.fixture
 def log_lines():
     stream, redaction = io.StringIO(), Redaction()
-    log = logging.getLogger("omnigraph")
-    before = (log.handlers[:], log.level, log.propagate)
+    logs = [logging.getLogger(name) for name in ("omnigraph", "asyncio")]
+    before = [(log.handlers[:], log.level, log.propagate) for log in logs]
     configure_logs(redaction, {"OMNIGRAPH_LOG_FORMAT": "json"}, stream)
     yield redaction, lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    log.handlers[:], log.level, log.propagate = before
+    for log, (handlers, level, propagate) in zip(logs, before, strict=True):
+        log.handlers[:], log.level, log.propagate = handlers, level, propagate
 
 
 def test_a_line_has_the_request_it_belongs_to_and_no_place_of_storage(log_lines):
@@ -189,6 +190,13 @@ def test_a_line_has_the_request_it_belongs_to_and_no_place_of_storage(log_lines)
     assert second["error"].startswith("FileNotFoundError: ")
     assert "'<graph crm>/nodes' (pathlib." in second["error"]
     assert "/data" not in json.dumps(lines())
+
+
+def test_the_event_loop_tells_of_its_troubles_on_one_line(log_lines):
+    logging.getLogger("asyncio").error("out of\nresources", exc_info=OSError(24, "too many open files"))
+    (line,) = log_lines[1]()
+    assert (line["logger"], line["level"], line["message"]) == ("asyncio", "error", "out of\nresources")
+    assert line["error"].startswith("OSError: [Errno 24] too many open files")
 
 
 @pytest.fixture

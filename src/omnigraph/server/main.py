@@ -28,7 +28,9 @@ from omnigraph.server.control.lifecycle import Ending, Reloading, finish
 from omnigraph.server.control.logs import Redaction, configure_logs
 from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
+from omnigraph.server.middleware import refusing
 from omnigraph.server.service import Service
+from omnigraph.server.transport.connections import HEAD_BYTES, Guard, room_for
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
@@ -78,11 +80,19 @@ def serve(settings: ServerSettings, load: Load | None = None) -> int:
     configure_logs(redaction)
     redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
     runtime = Runtime.system()
-    control = Control(ControlSettings.from_environment(os.environ), runtime.clock, redaction)
-    service = open_service(settings, runtime, control)
+    found = ControlSettings.from_environment(os.environ)
+    found = replace(found, connections=room_for(found.connections))
+    control = Control(found, runtime.clock, redaction)
+
+    def limited(settings: ServerSettings) -> ServerSettings:
+        waits = found.connections
+        limits = replace(settings.limits, body_seconds=waits.body_s, stalled_s=waits.stalled_s)
+        return replace(settings, limits=limits)
+
+    service = open_service(limited(settings), runtime, control)
     try:
         with listen(settings.host, settings.port) as listener:
-            asyncio.run(_serve(service, listener, load or (lambda: settings)))
+            asyncio.run(_serve(service, listener, lambda: limited(settings if load is None else load())))
     except BaseException:
         service.close()
         raise
@@ -132,7 +142,9 @@ def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Acce
 
 async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
     control, loop = service.control, asyncio.get_running_loop()
-    server = _server_of(create_app(service), control.settings.drain_s)
+    app = create_app(service)
+    guard = Guard(control.settings.connections, refusing(app))
+    server = _server_of(app, control.settings.drain_s, guard)
     figures = _figures(service)
     ending = Ending(control, loop.call_later, server.stop, server.force)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -154,16 +166,22 @@ async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
         await serving
 
 
-def _server_of(app: ASGIApp, drain_s: int) -> _Server:
+def _server_of(app: ASGIApp, drain_s: int, guard: Guard) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
+            http=guard.protocol(),
+            # A connection stays what it is, and who is at its other end is not what a header says.
+            ws="none",
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=drain_s,
-        )
+        ),
+        guard,
     )
 
 
@@ -174,11 +192,26 @@ def _figures(service: Service) -> tuple[_Server, socket.socket] | None:
         return None
     at = listen(*bind)
     _log.info("metrics on %s:%s", *at.getsockname()[:2])
-    return _server_of(metrics_app(service), 1), at
+    app = metrics_app(service)
+    return _server_of(app, 1, Guard(service.control.settings.connections, refusing(app))), at
+
+
+# The web server calls us ten times a second.
+_TICKS = 10
 
 
 class _Server(uvicorn.Server):
     """A server that ends in order when a signal comes, and does not raise the signal again."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard) -> None:
+        super().__init__(config)
+        self._guard = guard
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at the connections once a second."""
+        if counter % _TICKS == 0:
+            self._guard.look(self.server_state)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

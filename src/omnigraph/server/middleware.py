@@ -13,15 +13,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
 from omnigraph.policy.decision import Actor
+from omnigraph.server.config import is_graph_id
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.service import INNER_SLASH, Service, encode
+from omnigraph.server.transport.connections import HEAD_BYTES, TARGET_BYTES
 
 _log = logging.getLogger("omnigraph.server")
 _REQUEST_ID = b"x-request-id"
 _WIRE = b"omnigraph-wire"
 _LONGEST_ID = 128
 # What is answered without a token.
-PUBLIC = frozenset({"/healthz", "/openapi.json", "/readyz"})
+HEALTH = "/healthz"
+PUBLIC = frozenset({HEALTH, "/openapi.json", "/readyz"})
+_CLOSE = {"Connection": "close"}
+_VERSIONS = frozenset({"1.0", "1.1"})
+_FRAMINGS = frozenset({b"content-length", b"transfer-encoding"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -76,6 +82,11 @@ class Around:
             _log.info("request", extra=told)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = _refused_head(scope)
+        if refused is not None:
+            status, message = refused
+            await _send(status, plain_body(status, message, scope["omnigraph.request_id"]), _CLOSE, send)
+            return
         path = _decoded(scope)
         if path is None:
             body = plain_body(400, "the path is not valid UTF-8", scope["omnigraph.request_id"])
@@ -91,6 +102,27 @@ class Around:
         if access.asks_provider:
             return await anyio.to_thread.run_sync(access.authenticate, authorization)
         return access.authenticate(authorization)
+
+
+def refusing(app: ASGIApp) -> ASGIApp:
+    """Return what answers where there are too many connections: all but the sign of life are sent away."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] != HEALTH:
+            body = plain_body(503, "too many connections; try again later")
+            await _send(503, body, {**_CLOSE, "Retry-After": "1"}, send)
+            return
+
+        async def last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await app(scope, receive, last)
+
+    return answer
 
 
 def is_our_client(scope: Scope) -> bool:
@@ -151,9 +183,28 @@ def _told(scope: Scope, status: int, seconds: float) -> dict[str, Any]:
         "route": route or "unknown",
         "status": status,
         "ms": round(seconds * 1000, 2),
-        **({} if graph_id is None else {"graph": graph_id}),
+        **({"graph": graph_id} if graph_id is not None and is_graph_id(graph_id) else {}),
         **({} if actor is None else {"actor": actor.name}),
     }
+
+
+def _refused_head(scope: Scope) -> tuple[int, str] | None:
+    """Return status and message if the head of a request is one that nobody sends in good faith."""
+    target = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
+    if target > TARGET_BYTES:
+        return 414, f"the address is longer than {TARGET_BYTES} bytes"
+    size, framings = target, 0
+    for name, value in scope["headers"]:
+        size += len(name) + len(value)
+        framings += name in _FRAMINGS
+    if size > HEAD_BYTES:
+        return 431, f"the headers are longer than {HEAD_BYTES} bytes"
+    if framings > 1:
+        # Two ways to say where a body ends: whoever stands in between may have chosen the other one.
+        return 400, "the body has a length and comes in chunks"
+    if scope["http_version"] not in _VERSIONS:
+        return 505, "only HTTP/1.0 and HTTP/1.1 are spoken"
+    return None
 
 
 def _request_id(scope: Scope) -> str | None:

@@ -91,9 +91,11 @@ def configure_logs(
     asked = environment.get(FORMAT_VARIABLE, "").lower()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogFormatter(redaction, is_json=asked == "json" or (asked != "text" and not stream.isatty())))
-    log = logging.getLogger("omnigraph")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
-    log.propagate = False
+    for name, least in (("omnigraph", level), ("asyncio", max(level, logging.WARNING))):
+        # The event loop tells of its troubles in the same form, on one line and without places of files.
+        log = logging.getLogger(name)
+        log.handlers[:] = [handler]
+        log.setLevel(least)
+        log.propagate = False
     # It tells of every stream that was broken off, with a traceback; ours says what is to know.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -60,12 +60,35 @@ class RequestLimits:
 
 
 @record
+class ConnectionLimits:
+    """How many connections there may be, and how long one may keep the server waiting; whole seconds.
+
+    Args:
+        most: connections at the same time; requests of further ones are answered with 503;
+            ``OMNIGRAPH_MAX_CONNECTIONS``.
+        head_s: how long the head of a request may take to arrive; ``OMNIGRAPH_HEADER_SECONDS``.
+        body_s: how long a body may take to arrive, and how long files may take for 64 KiB;
+            ``OMNIGRAPH_BODY_SECONDS``.
+        stalled_s: how long a stream waits for a reader that takes nothing before it ends;
+            ``OMNIGRAPH_STALLED_SECONDS``.
+        reader_s: how long a connection waits for such a reader before it is closed; ``OMNIGRAPH_READER_SECONDS``.
+    """
+
+    most: int = 4096
+    head_s: int = 15
+    body_s: int = 60
+    stalled_s: int = 30
+    reader_s: int = 90
+
+
+@record
 class ControlSettings:
     """Everything that the environment sets about running a server.
 
     Args:
         admission: how much may be under way.
         limits: what one request may take.
+        connections: how many there may be, and how long each may take.
         shows_metrics: whether ``/metrics`` is served beside the graphs; ``OMNIGRAPH_METRICS``.
         metrics_bind: an address of its own for ``/metrics``, without tokens; ``OMNIGRAPH_METRICS_BIND``.
         drain_s: how long requests may take to end after a signal; ``OMNIGRAPH_DRAIN_SECONDS``.
@@ -78,6 +101,7 @@ class ControlSettings:
 
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     limits: RequestLimits = field(default_factory=lambda: RequestLimits(query_ms=300_000))
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     shows_metrics: bool = False
     metrics_bind: tuple[str, int] | None = None
     drain_s: int = 30
@@ -107,6 +131,15 @@ class ControlSettings:
                 )
             ),
             limits=RequestLimits(**limits),
+            connections=ConnectionLimits(
+                **numbers(
+                    most="OMNIGRAPH_MAX_CONNECTIONS",
+                    head_s="OMNIGRAPH_HEADER_SECONDS",
+                    body_s="OMNIGRAPH_BODY_SECONDS",
+                    stalled_s="OMNIGRAPH_STALLED_SECONDS",
+                    reader_s="OMNIGRAPH_READER_SECONDS",
+                )
+            ),
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
             **numbers(drain_s="OMNIGRAPH_DRAIN_SECONDS", notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS"),

@@ -35,14 +35,28 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+def refuse_packed(request: Request) -> None:
+    """Refuse a body that is packed: it would have to be unpacked before anyone knows how long it is.
+
+    Raises:
+        MediaTypeError: it is.
+    """
+    found = request.headers.get("content-encoding", "").strip().lower()
+    if found not in {"", "identity"}:
+        details = BadValue(what="content-encoding", value=found[:_SHOWN], expected="no encoding")
+        raise MediaTypeError("expected a body without a content encoding", details=details)
+
+
 async def read_body(request: Request, limit: int, *, seconds: float, resource: str = BODY_BYTES) -> bytes:
     """Return the body of a request.
 
     Raises:
         BodyTooLargeError: it is longer than ``limit`` bytes, by its header or in fact.
         BodyTimeoutError: it did not arrive in time.
+        MediaTypeError: it is packed.
         RequestFormatError: the client went away, or says a length that is none.
     """
+    refuse_packed(request)
     told = request.headers.get("content-length")
     if told is not None and told.isascii() and told.isdigit() and int(told) > limit:
         raise _too_large(resource, limit, int(told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -12,12 +13,18 @@ from typing import Any, BinaryIO
 
 from starlette.requests import ClientDisconnect, Request
 
-from omnigraph.errors import BodyTimeoutError, BodyTooLargeError, LimitExceeded
+from omnigraph.errors import BodyTimeoutError, BodyTooLargeError, LimitExceeded, ServerIncompatibleError
 from omnigraph.operations.wire import Frame, FrameBuffer, FrameKind, from_bytes, inner_path
-from omnigraph.server.transport.bodies import malformed
+from omnigraph.server.transport.bodies import malformed, refuse_packed
 
 # Written to disk at once, in a thread.
 _WRITTEN_BYTES = 1 << 20
+# What must arrive within the time that a body has; files may be long, so that their whole has no deadline.
+_LEAST_BYTES = 64 << 10
+# The longest frame, which is held in memory; clients cut files into pieces of a megabyte.
+_FRAME_BYTES = 32 << 20
+# What the system says of names that are too long, or that are a file and a folder at once.
+_BAD_NAMES = frozenset({errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ})
 RESOURCE = "request_upload_bytes"
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
@@ -49,31 +56,37 @@ async def read_upload(request: Request, folder: UploadFolder, limit: int, second
         request: the HTTP request.
         folder: gets the files.
         limit: how many bytes the body may have.
-        seconds: how long it may be silent.
+        seconds: how long 64 KiB of it may take to arrive.
         run: runs a function in a thread.
 
     Raises:
         BodyTooLargeError: it is longer.
         BodyTimeoutError: it did not go on in time.
+        MediaTypeError: it is packed.
         RequestFormatError: it is not such a body, or broke off.
         RemoteUnsupportedError: a file has a name that leads elsewhere.
     """
+    refuse_packed(request)
+    loop = asyncio.get_running_loop()
     with ExitStack() as held:
         body = _Body(folder, held)
-        waiting, size = bytearray(), 0
-        chunks = aiter(request.stream())
+        waiting, size, awaited = bytearray(), 0, _LEAST_BYTES
         try:
-            while True:
-                chunk = await asyncio.wait_for(anext(chunks, None), seconds)
-                if chunk is None:
-                    break
-                size += len(chunk)
-                if size > limit:
-                    details = LimitExceeded(resource=RESOURCE, limit=limit, actual=size)
-                    raise BodyTooLargeError(f"the body is longer than {limit} bytes", details=details)
-                waiting += chunk
-                if len(waiting) >= _WRITTEN_BYTES:
-                    await _write(body, waiting, run)
+            async with asyncio.timeout(seconds) as deadline:
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        details = LimitExceeded(resource=RESOURCE, limit=limit, actual=size)
+                        raise BodyTooLargeError(f"the body is longer than {limit} bytes", details=details)
+                    waiting += chunk
+                    if len(waiting) >= _WRITTEN_BYTES:
+                        # A slow disk is not the sender's fault.
+                        deadline.reschedule(None)
+                        await _write(body, waiting, run)
+                        deadline.reschedule(loop.time() + seconds)
+                    if size >= awaited:
+                        awaited = size + _LEAST_BYTES
+                        deadline.reschedule(loop.time() + seconds)
         except TimeoutError:
             late = LimitExceeded(resource="request_body_seconds", limit=int(seconds), actual=int(seconds))
             raise BodyTimeoutError("the body of the request did not go on in time", details=late) from None
@@ -86,7 +99,10 @@ async def read_upload(request: Request, folder: UploadFolder, limit: int, second
 async def _write(body: _Body, waiting: bytearray, run: Run) -> None:
     data = bytes(waiting)
     waiting.clear()
-    await run(lambda: body.feed(data))
+    try:
+        await run(lambda: body.feed(data))
+    except ServerIncompatibleError as problem:
+        raise malformed("body", "", "a request and its files", problem.message) from problem
 
 
 class _Body:
@@ -95,7 +111,7 @@ class _Body:
     def __init__(self, folder: UploadFolder, held: ExitStack) -> None:
         self._folder = folder
         self._held = held
-        self._buffer = FrameBuffer()
+        self._buffer = FrameBuffer(_FRAME_BYTES)
         self._document: Any = None
         self._file: BinaryIO | None = None
 
@@ -113,9 +129,7 @@ class _Body:
             case FrameKind.RECORD if self._document is None:
                 self._document = from_bytes(frame.content)
             case FrameKind.FILE if self._file is None and self._document is not None:
-                path = inner_path(self._folder.path, str(from_bytes(frame.content)["name"]))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._held.enter_context(path.open("wb"))
+                self._file = self._held.enter_context(self._open(from_bytes(frame.content)))
             case FrameKind.BYTES if self._file is not None:
                 self._file.write(frame.content)
             case FrameKind.END if self._file is not None:
@@ -123,3 +137,16 @@ class _Body:
                 self._file = None
             case _:
                 raise malformed("body", frame.kind.name, "a request and its files")
+
+    def _open(self, told: Any) -> BinaryIO:
+        name = told.get("name") if isinstance(told, dict) else None
+        if not isinstance(name, str) or not name.isprintable():
+            raise malformed("body", "", "the name of a file", "a file of the request has no name")
+        path = inner_path(self._folder.path, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("wb")
+        except OSError as problem:
+            if problem.errno not in _BAD_NAMES:
+                raise
+            raise malformed("file", name, "a name of its own", "a file of the request cannot have its name") from None
