@@ -80,7 +80,7 @@ def build_document(level: str = BASE_LEVEL) -> str:
         "info": {
             "title": "Omnigraph API",
             "description": "HTTP API for the Omnigraph graph database",
-            "license": {"name": "MIT"},
+            "license": {"name": "MIT", "identifier": "MIT"},
             "version": __version__,
         },
         "paths": paths,
