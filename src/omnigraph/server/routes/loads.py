@@ -60,6 +60,7 @@ async def _ingest(request: Request) -> dict[str, Any]:
     call = GraphCall(request)
     body = await call.json(IngestBody, limit=call.service.settings.limits.load_body)
     branch, base = branch_of(body.branch), None if body.base is None else branch_of(body.base, "from")
+    await _require(call, branch, base)
 
     def records(backend: Backend) -> bytes:
         state = backend.execute(ReadStateRequest(branch=branch)).state
@@ -76,11 +77,8 @@ async def load_ndjson(request: Request) -> Response:
     """Load lines of JSON, strictly: one bad line, and nothing is loaded."""
     call = GraphCall(request)
     branch, base, mode = _parameters(request)
-    missing = base is not None and await call.service.run(lambda: not _exists(call.graph.backend, branch))
-    if missing:
-        call.require(Action.BRANCH_CREATE, branch=base, target=branch)
     # Who may not write is told so before anything is read.
-    call.require(Action.CHANGE, branch=branch)
+    await _require(call, branch, base)
     found = media_type(request)
     if found != NDJSON_TYPE:
         details = BadValue(what="content-type", value=found[:100], expected=NDJSON_TYPE)
@@ -90,6 +88,14 @@ async def load_ndjson(request: Request) -> Response:
     _check_lines(data)
     done = await call.run(lambda backend: _load(call, backend, branch, base, mode, lambda _: data), is_write=True)
     return answer(done)
+
+
+async def _require(call: GraphCall, branch: str, base: str | None) -> None:
+    """Return if the caller may load; who may not does not learn which branches there are, and none is made."""
+    missing = base is not None and await call.service.run(lambda: not _exists(call.graph.backend, branch))
+    if missing:
+        call.require(Action.BRANCH_CREATE, branch=base, target=branch)
+    call.require(Action.CHANGE, branch=branch)
 
 
 def _parameters(request: Request) -> tuple[str, str | None, Any]:
