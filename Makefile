@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ cost-deep: setup ## Count the storage calls of every operation at a depth of 1,0
 
 soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of four runs, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
+
+server-load: setup ## Send 10,000 requests and open 10,000 connections to a server, and count what it has open afterwards
+	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/test_load.py --timeout 600 $(PYTEST_ARGS)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
 	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash tests/model -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)

@@ -136,6 +136,13 @@ def test_packed_bodies_are_not_unpacked(strict: RunningServer, path: str):
     assert status(exchange(strict, plain)) == 200
 
 
+def test_what_is_no_request_id_does_not_reach_the_answer(strict: RunningServer):
+    for value in ("a\u0085b", "a\x1b[31m", "a\tb", "\u00e9"):
+        answer = exchange(strict, head("GET", "/healthz", f"X-Request-Id: {value}"))
+        assert status(answer) in {200, 400}
+        assert value.encode() not in answer
+
+
 def test_requests_in_one_go_are_answered_in_turn_and_what_follows_is_refused(strict: RunningServer):
     one = head("GET", "/healthz", "Connection: keep-alive")
     answer = exchange(strict, one * 30 + b"junk\r\n\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,12 +21,14 @@ from omnigraph.server.routes.commits import FILTERS, change_filter, page_limits
 from omnigraph.server.service import GraphCall, answer, encode
 from omnigraph.server.transport.bodies import branch_of, malformed, refuse_others, single
 
+_log = logging.getLogger("omnigraph.server")
 router = APIRouter(prefix="/graphs/{graph_id}")
 _PLACES = ("cursor", "start", "page_token")
 # How long the feed sleeps when it is caught up, and how often a silent one says that it lives.
 _INTERVAL_S = 0.2
 _HEARTBEAT_S = 15.0
-_BUFFERED = 16
+# Events may be pages of some megabytes each.
+_BUFFERED = 4
 _HEARTBEAT = b": heartbeat\n\n"
 
 
@@ -66,7 +69,7 @@ async def stream_changes(request: Request) -> Response:
     # Whatever is wrong with the request is answered before the stream begins.
     first = await call.execute(asked)
     events = _Events(call, replace(asked, start=first.token))
-    events.put(first)
+    await events.put(first)
     return StreamingResponse(
         events.read(), media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -78,19 +81,27 @@ class _Events:
     def __init__(self, call: GraphCall, asked: FeedRequest) -> None:
         self._call = call
         self._asked = asked
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BUFFERED)
-        self._sent = asked.start
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        # Room for events; the one that says why the stream ends needs none, so that no other has to go for it.
+        self._room = asyncio.Semaphore(_BUFFERED)
+        # Since when the client takes an event, which it has not taken as a whole.
+        self._taking_since: float | None = None
 
-    def put(self, batch: Any) -> None:
+    async def put(self, batch: Any) -> None:
         """Add the event of a batch; the first one may be empty and says where the feed begins."""
+        async with asyncio.timeout(self._stalled_s):
+            await self._room.acquire()
         self._queue.put_nowait(_event("changes", batch.token, _batch_document(batch)))
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield the events to the client."""
         filling = asyncio.ensure_future(self._fill())
+        loop = asyncio.get_running_loop()
         try:
             while (event := await self._next()) is not None:
+                self._taking_since = loop.time()
                 yield event
+                self._taking_since = None
         finally:
             filling.cancel()
             with suppress(asyncio.CancelledError):
@@ -99,9 +110,11 @@ class _Events:
     async def _next(self) -> bytes | None:
         try:
             async with asyncio.timeout(_HEARTBEAT_S):
-                return await self._queue.get()
+                event = await self._queue.get()
         except TimeoutError:
             return _HEARTBEAT
+        self._room.release()
+        return event
 
     async def _fill(self) -> None:
         """Ask for further changes until something ends it; the last event says where to go on."""
@@ -109,25 +122,41 @@ class _Events:
             while not self._call.service.is_draining:
                 batch = await self._call.execute(self._asked)
                 if batch.blocks:
-                    async with asyncio.timeout(self._call.service.settings.limits.stalled_s):
-                        await self._queue.put(_event("changes", batch.token, _batch_document(batch)))
+                    await self.put(batch)
                 self._asked = replace(self._asked, start=batch.token)
                 if batch.is_caught_up:
                     await asyncio.sleep(_INTERVAL_S)
+                self._check_reader()
             self._close({"error": "the server is shutting down", "resumable": True})
         except TimeoutError:
+            _log.info("a stream of changes ended: its client takes events too slowly", extra=self._told)
             self._close({"error": "the client takes events too slowly", "resumable": True})
         except OmnigraphError as error:
-            request_id = self._call.request.scope["omnigraph.request_id"]
-            body = error_body(error, request_id)
+            body = error_body(error, self._told["request_id"])
             self._close({**body, "status": status_of(error), "resumable": status_of(error) >= 500})
+
+    def _check_reader(self) -> None:
+        """Return if the client goes on taking events.
+
+        Raises:
+            TimeoutError: it does not.
+        """
+        since = self._taking_since
+        if since is not None and asyncio.get_running_loop().time() - since > self._stalled_s:
+            raise TimeoutError
 
     def _close(self, body: dict[str, Any]) -> None:
         # What is still buffered stays: the id of the last event that arrives is where the client goes on.
-        while self._queue.qsize() > _BUFFERED - 2:
-            self._queue.get_nowait()
         self._queue.put_nowait(_event("error", None, body))
         self._queue.put_nowait(None)
+
+    @property
+    def _stalled_s(self) -> float:
+        return self._call.service.settings.limits.stalled_s
+
+    @property
+    def _told(self) -> dict[str, str]:
+        return {"request_id": self._call.request.scope["omnigraph.request_id"], "graph": self._call.graph.graph_id}
 
 
 def _batch_document(batch: Any) -> dict[str, Any]:
