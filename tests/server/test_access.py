@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.server.access.identity import SINGLE_VARIABLE
 from tests.e2e.process import omnigraph as run_omnigraph
 from tests.server.process import RunningServer, run_server
 
@@ -96,13 +95,6 @@ def test_every_decision_is_in_the_log_and_no_token_is(guarded: RunningServer):
     assert "policy decision" in log
     assert "'actor': 'act-jon', 'action': 'change', 'branch': 'main'" in log
     assert "token-" not in log
-
-
-def test_tokens_without_a_policy_allow_reading_only(served_people: Path, tmp_path: Path):
-    with serving(served_people, tmp_path, **{SINGLE_VARIABLE: "one"}) as server:
-        assert ask(server, "query", NAMES, None)[0] == 401
-        assert ask(server, "query", NAMES, "one")[0] == 200
-        assert ask(server, "mutate", TOUCH, "one")[0] == 403
 
 
 def test_a_token_is_made_where_none_is_given(served_people: Path, tmp_path: Path):

@@ -178,7 +178,7 @@ def sockets(server: RunningServer) -> int:
     found = 0
     for one in Path(f"/proc/{server.process.pid}/fd").iterdir():
         with suppress(FileNotFoundError):
-            found += os.readlink(one).startswith("socket:")
+            found += str(one.readlink()).startswith("socket:")
     return found
 
 
