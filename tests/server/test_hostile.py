@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import logging
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from omnigraph.operations import request_to_json
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.server.control.logs import LogFormatter, Redaction
+from omnigraph.server.control.settings import ConnectionLimits
+from omnigraph.server.transport.connections import room_for
 from tests.server.conftest import PEOPLE
 from tests.server.process import RunningServer, run_server
 from tests.server.wire import dial, drip, exchange, head, read_all, status, until, usage
@@ -286,6 +289,25 @@ def test_more_connections_than_there_is_room_for_are_told_and_the_others_go_on(s
     until(lambda: alive(strict), "there is no room again")
     told = f"above the limit of {CONNECTIONS} connections"
     until(lambda: told in strict.log.read_text(encoding="utf-8"), "the log does not tell of it")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "most", "raised"),
+    [
+        (1024, 1 << 20, 4096, 4096, 65_536),
+        (1024, 4000, 4096, 1000, 4000),
+        (256, 256, 4096, 64, None),
+        (1 << 17, 1 << 17, 10_000, 10_000, None),
+        (2, 2, 10, 1, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 4096, 4096, None),
+    ],
+)
+def test_the_limit_leaves_descriptors_for_files(monkeypatch, soft, hard, wanted, most, raised):
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    assert room_for(ConnectionLimits(most=wanted, head_s=7)) == ConnectionLimits(most=most, head_s=7)
+    assert asked == ([] if raised is None else [(raised, hard)])
 
 
 FORGED = '%0A{"level":"error","message":"forged"}%0D%1B[31m%C2%85'

@@ -79,7 +79,7 @@ class GuardedProtocol(H11Protocol):
         # Since when the client has not taken what was written.
         self._stuck_since: float | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base has it
         """Take a connection, or one too many, which is told so when it has sent its request."""
         super().connection_made(transport)
         self._waits_since = self.loop.time()
