@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from typing import Any
+
 import httpx2
 import pytest
+
+import omnigraph
+from omnigraph.server.app import create_app
+from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.main import open_service
 
 QUERY = "/graphs/people/query"
 
@@ -65,3 +74,36 @@ def test_request_id_is_echoed_or_made_and_stands_in_errors(http):
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == "mine-1"
     made = http.get("/graphs/nope/schema", headers={"X-Request-Id": "x" * 129})
     assert len(made.headers["x-request-id"]) == 26
+
+
+@pytest.mark.parametrize("where", ["route", "middleware"])
+def test_what_should_not_happen_is_an_error_like_every_other(tmp_path, monkeypatch, caplog, where):
+    omnigraph.init(tmp_path / "g.omni", "node A { name: String @key }").close()
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(tmp_path / "g.omni")),), unauthenticated=True)
+    service = open_service(settings)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(*((service.graphs, "get") if where == "route" else (service.access, "authenticate")), fail)
+    sent: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        path = "/graphs/g/schema"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": [(b"x-request-id", b"mine-2")], "http_version": "1.1"}
+        await create_app(service)(scope, receive, send)
+
+    asyncio.run(run())
+    service.close()
+    start, *pieces = sent
+    body = json.loads(b"".join(piece["body"] for piece in pieces))
+    assert (start["status"], body["code"], body["request_id"]) == (500, "internal", "mine-2")
+    assert "secret" not in str(sent)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [RuntimeError]

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from tests.server.process import WAIT_S, RunningServer
 
@@ -78,6 +79,15 @@ def usage(server: RunningServer) -> tuple[int, int]:
     """How many threads and open descriptors the process has."""
     process = f"/proc/{server.process.pid}"
     return len(os.listdir(f"{process}/task")), len(os.listdir(f"{process}/fd"))  # noqa: PTH208 - entries vanish meanwhile
+
+
+def sockets(server: RunningServer) -> int:
+    """How many sockets the process has."""
+    found = 0
+    for one in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found += str(one.readlink()).startswith("socket:")
+    return found
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, is_our_client, log_internal
@@ -58,6 +58,7 @@ def create_app(service: Service) -> ASGIApp:
         app.include_router(group.router)
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)
+    app.add_exception_handler(Exception, _answer_bug)
     return Around(app, service)
 
 
@@ -83,6 +84,12 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         log_internal(error, request_id)
     body = error_body(error, request_id, whole=is_our_client(request.scope))
     return answer(body, status=status_of(error), headers=error_headers(error))
+
+
+async def _answer_bug(request: Request, bug: Exception) -> Response:
+    """Answer to what should not happen, as to every error; the layer around the application writes it down."""
+    problem = InternalError(f"unexpected {type(bug).__name__}")
+    return answer(error_body(problem, request.scope["omnigraph.request_id"]), status=status_of(problem))
 
 
 async def _answer_refusal(request: Request, error: Exception) -> Response:

@@ -31,6 +31,24 @@ _FRAMINGS = frozenset({b"content-length", b"transfer-encoding"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
+class _Reply:
+    """Sends an answer with the id of its request, and knows how far it has come."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self.status = 0
+        self.has_ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (_REQUEST_ID, self._request_id)]
+        else:
+            self.has_ended = not message.get("more_body", False)
+        await self._send(message)
+
+
 class Around:
     """The outermost layer. It names the request, finds out who sends it, and turns what is left over into answers."""
 
@@ -47,38 +65,31 @@ class Around:
         scope["omnigraph.request_id"] = request_id
         control, began_s = self._service.control, self._service.control.clock.monotonic_s()
         control.under_way += 1
-        status = 0
-
-        async def reply(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (_REQUEST_ID, request_id.encode())]
-            await send(message)
-
+        reply = _Reply(send, request_id)
         try:
             await self._serve(scope, _measuring(scope, receive), reply)
         except OmnigraphError as error:
-            if status:
+            if reply.status:
                 # The answer has begun: breaking it off is all that is left.
                 raise
             await send_error(error, request_id, reply, whole=is_our_client(scope))
         except asyncio.CancelledError:
             # The server ends and has waited long enough; what the request has begun may still be published.
             control.cut_off += 1
-            if not status:
+            if not reply.status:
                 ending = ServerEndingError("the server ended before the request did")
                 await send_error(ending, request_id, reply, whole=is_our_client(scope))
         except Exception as bug:
             _log.exception("request failed", extra={"request_id": request_id})
-            if status:
+            if not reply.status:
+                await send_error(InternalError(f"unexpected {type(bug).__name__}"), request_id, reply)
+            elif not reply.has_ended:
                 raise
-            await send_error(InternalError(f"unexpected {type(bug).__name__}"), request_id, reply)
         finally:
             control.under_way -= 1
             seconds = control.clock.monotonic_s() - began_s
-            told = _told(scope, status, seconds)
-            control.metrics.answered(told["method"], told["route"], status, seconds)
+            told = _told(scope, reply.status, seconds)
+            control.metrics.answered(told["method"], told["route"], reply.status, seconds)
             _log.info("request", extra=told)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -30,7 +30,7 @@ from omnigraph.server.transport.bodies import (
     malformed,
     read_body,
 )
-from omnigraph.server.transport.streams import ByteStream, write_lines, writing_arrow
+from omnigraph.server.transport.streams import ByteStream, header_text, write_lines, writing_arrow
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import Result
@@ -188,7 +188,7 @@ async def _stream(
         "omnigraph-snapshot-id": result.info.snapshot,
         "omnigraph-graph-commit-id": result.commit_id,
     }
-    told = {name: value for name, value in headers.items() if value is not None}
+    told = {name: header_text(value) for name, value in headers.items() if value is not None}
     first = await stream.first()
     return StreamingResponse(stream.rest(first), media_type=media_type, headers=told)
 

@@ -41,7 +41,7 @@ class Guard:
         self.limits = limits
         self.refuse = refuse
         self.refused = 0
-        self._told = 0
+        self.unheard = 0
 
     def look(self, state: ServerState) -> None:
         """End the connections that have kept the server waiting for too long."""
@@ -49,11 +49,11 @@ class Guard:
         for connection in tuple(state.connections):
             if isinstance(connection, GuardedProtocol):
                 connection.look(now)
-        if self.refused > self._told:
+        if self.refused:
             # One line for all of them: a flood of connections is none of lines.
-            extra = self.refused - self._told
-            _log.warning("refused %s above the limit of %s connections", extra, self.limits.most)
-            self._told = self.refused
+            text = "refused %s above the limit of %s connections, %s of them unheard"
+            _log.warning(text, self.refused, self.limits.most, self.unheard)
+            self.refused = self.unheard = 0
 
     def protocol(self) -> type[GuardedProtocol]:
         """Return the class of this server's connections."""
@@ -89,6 +89,7 @@ class GuardedProtocol(H11Protocol):
             self.app = self.guard.refuse
         if number > 2 * most:
             # There would soon be no descriptor left to refuse with.
+            self.guard.unheard += 1
             transport.abort()
 
     def resume_writing(self) -> None:

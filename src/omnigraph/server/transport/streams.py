@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import quote
 
 from omnigraph.errors import BadValue, LimitExceeded, QueryCancelledError, StreamCapacityError
 from omnigraph.runtime import in_context, start_thread
@@ -19,7 +20,17 @@ from omnigraph.server.config import ServerLimits
 
 CHUNK_BYTES = 64 << 10
 _QUEUED = 2
+_IN_HEADERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 _TRANSPORT_BYTES = 256 << 10
+
+
+def header_text(name: str) -> str:
+    """Return a name as a header may carry it: what is not ASCII, and the percent sign, is percent-encoded UTF-8.
+
+    >>> header_text("review/2026"), header_text("日本")
+    ('review/2026', '%E6%97%A5%E6%9C%AC')
+    """
+    return quote(name, safe=_IN_HEADERS)
 
 
 class ByteStream:
