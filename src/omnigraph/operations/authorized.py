@@ -329,6 +329,7 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "read_state": _at_state,
         "read_network": _at_state,
         "read_entity": _at_state,
+        "read_blob": _at_state,
         "plan_schema": _at_state,
         "export": _at_state,
         "export_stream": _at_state,

@@ -52,6 +52,7 @@ _MODULES: Mapping[str, str] = {
     "operations.reads": "PinnedState FoundState",
     "operations.transactions": "BegunTransaction",
     "runtime.counters": "Cost",
+    "store.tables.pinned": "BlobPart",
     "store.tables.pins": "TablePin",
     "txn.branches.status": "BranchStatus",
     "txn.branches.tags": "Tag",
