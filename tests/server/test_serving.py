@@ -102,3 +102,25 @@ async def test_routes_of_a_blocked_graph(tmp_path: Path, method: str, path: str)
         for headers in ({}, FULL):
             asked = await http.request(method, f"/graphs/gone/{path}", headers={**headers, "Authorization": "Bearer x"})
             assert asked.status_code == 401
+
+
+@pytest.mark.anyio
+async def test_an_open_server_has_no_actors(place: Path):
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
+    service = open_service(settings)
+    async with client_of(service) as http:
+        headers = {"X-Actor-Id": "ann"}
+        body = {"query": ADD, "params": {"name": "a"}, "actor": "ann"}
+        done = (await http.post("/graphs/g/mutate", json=body, headers=headers)).json()
+        assert (done["actor_id"], done["commit"]["actor_id"]) == (None, None)
+        asked = {"operation": "mutate", "text": ADD, "params": {"name": "b"}, "actor": "ann"}
+        wire = {"Omnigraph-Wire": "1"}
+        refused = await http.post("/graphs/g/operations/mutate", json=asked, headers=wire)
+        assert (refused.status_code, refused.json()["error"]) == (
+            400,
+            "a server without tokens has no actors, so that nothing is written by 'ann'",
+        )
+        done = await http.post("/graphs/g/operations/mutate", json={**asked, "actor": None}, headers=wire)
+        assert done.status_code == 200
+        commits = (await http.get("/graphs/g/commits?limit=2")).json()["commits"]
+        assert [commit["actor_id"] for commit in commits] == [None, None]
