@@ -45,7 +45,8 @@ class Access:
         trusts_names: bool = False,
     ) -> None:
         self._trusts_names = trusts_names
-        self._identities = identities or Identities()
+        # Not "or": with a provider alone there are none that could be counted.
+        self._identities = Identities() if identities is None else identities
         self._policies = dict(policies or {})
         self._server_policy = server_policy or NoBundle(SERVER)
         self.state = classify_access(
