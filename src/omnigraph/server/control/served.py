@@ -19,7 +19,7 @@ from omnigraph.operations.history import (
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
 from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
 from omnigraph.records import record
-from omnigraph.runtime import CallContext, calling
+from omnigraph.runtime import CallContext, calling, counting
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
 
@@ -81,7 +81,8 @@ class ServedBackend:
         """
         declared, served = request.operation, self._served
         call = self._call(is_write=declared.writes)
-        with calling(call), self._control.metrics.operation(declared.name) as timed:
+        metrics = self._control.metrics
+        with calling(call), counting() as counters, metrics.operation(declared.name, counters) as timed:
             if declared.writes:
                 with self._control.admission.admit(served.actor, estimate(request, served.body_bytes)):
                     response = self._control.outcomes.run(
