@@ -143,6 +143,7 @@ async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.begin)
     loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
+    control.transactions.keep_expiring()
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
     shown = f"[{host}]" if ":" in host else host
