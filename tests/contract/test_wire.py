@@ -130,6 +130,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     story.backend.execute(writes.MutateRequest(text=AGE, params={"name": "ann", "age": 71}))
     run(history.ListBranchesRequest())
     run(history.DiffRequest(before="main", after="side"))
+    run(history.DiffPageRequest(before="main", after="side"))
     run(history.PreviewMergeRequest(source="side"))
     opened = run(proposals.OpenProposalRequest(source="side", title="grow", checks=[CHECK], actor="mira")).number
     run(proposals.CommentProposalRequest(number=opened, text="why?", type_name="Person", entity_id="ann", actor="bo"))

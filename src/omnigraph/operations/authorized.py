@@ -351,6 +351,7 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "applied_feeds": _on_branch,
         "baseline": _on_branch,
         "diff": _between_states,
+        "diff_page": _between_states,
         "blame": _at_state,
         "list_branches": _anywhere,
         "create_branch": _creating_branch,

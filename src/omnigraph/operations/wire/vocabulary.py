@@ -43,6 +43,7 @@ _MODULES: Mapping[str, str] = {
     "history.feed.apply": "ApplyResult AppliedFeed",
     "history.feed.batch": "ChangeBlock FeedBatch FeedPlace",
     "history.feed.blocks": "Cause",
+    "history.feed.diff_pages": "DiffPage",
     "history.feed.entity_history": "EntityHistory EntityEvent PropertyAuthor",
     "history.feed.reader": "CommitChanges ChangeFeedPage",
     "history.merge.conflicts": "MergeResult MergeOutcome TableCounts MergePreview RevertResult",
