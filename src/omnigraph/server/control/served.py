@@ -30,8 +30,8 @@ from omnigraph.runtime import CallContext, calling, counting
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
 
-# Their commits carry the key, so that history answers a repeated one.
-_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert", "apply_schema"})
+# Their commits carry the key and all that their answers say, so that history answers a repeated one.
+_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert"})
 _BRANCH_BYTES = 256
 
 

@@ -29,8 +29,9 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.policy import Action
+from omnigraph.runtime import CallContext
 from omnigraph.server.models import IngestBody, load_document
-from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.service import GraphCall, answer, served_request
 from omnigraph.server.transport.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 
 if TYPE_CHECKING:
@@ -115,7 +116,11 @@ def _load(
 def _fork(call: GraphCall, backend: Backend, branch: str, base: str | None) -> bool:
     """Create the branch if it is missing and may be; return whether that was done."""
     if _exists(call.graph.backend, branch):
-        return False
+        # A request that is sent again is answered as it was when it made the branch.
+        sent = served_request(call)
+        key = CallContext(idempotency_key=sent.idempotency_key, payload_digest=sent.payload_digest)
+        outcomes = call.service.control.outcomes
+        return base is not None and outcomes.has_done(sent.graph_id, sent.actor, key, "create_branch")
     if base is None:
         details = MissingThing(what="branch", name=branch)
         raise BranchMissingError(f"branch '{branch}' not found; pass `from` to create it", details=details)
