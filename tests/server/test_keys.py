@@ -190,3 +190,20 @@ async def test_another_server_answers_a_commit_that_was_made_before(service: Ser
         assert again.status_code == 200, again.text
         assert again.json()["commit"] == first.json()["commit"]
         assert await state_of(http) == done
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("method", "route"), sorted(WRITES))
+async def test_a_condition_is_never_overlooked(service: Service, method: str, route: str):
+    """It is refused where it does not belong, and demanded once where it does."""
+    case = WRITES[method, route]
+    async with client_of(service) as http:
+        head = (await http.get("/graphs/g/commits?limit=1")).json()["commits"][0]["graph_commit_id"]
+        before = await state_of(http)
+        path = (case.path or route).replace("<head>", head)
+        given = [pair for pair in case.write.get("headers", {}).items() if pair[0] not in CONDITION]
+        for conditions in ([], [head, head]) if route.endswith("/if-graph-commit") else ([head],):
+            headers = [*given, *(("Omnigraph-If-Graph-Commit", one) for one in conditions)]
+            answer = await http.request(method, f"/graphs/g/{path}", **{**case.write, "headers": headers})
+            assert (answer.status_code, "Omnigraph-If-Graph-Commit" in answer.text) == (400, True)
+        assert await state_of(http) == before

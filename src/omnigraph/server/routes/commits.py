@@ -28,6 +28,7 @@ from omnigraph.server.models import (
     logged_commit,
     optional_commit,
 )
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import branch_of, flag, malformed, refuse_others, single, whole
 
@@ -132,6 +133,7 @@ async def revert_commit(request: Request) -> Response:
     """Undo what one commit changed, as a commit of its own."""
     call = GraphCall(request)
     body = await call.json(RevertBody)
+    refuse_condition(request)
     asked = RevertRequest(
         commit=path_value(request, "commit_id"),
         branch=branch_of(body.branch),

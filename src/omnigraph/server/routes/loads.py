@@ -31,6 +31,7 @@ from omnigraph.operations.writes import LoadRequest
 from omnigraph.policy import Action
 from omnigraph.runtime import CallContext
 from omnigraph.server.models import IngestBody, load_document
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, served_request
 from omnigraph.server.transport.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 
@@ -60,6 +61,7 @@ async def ingest(request: Request) -> Response:
 async def _ingest(request: Request) -> dict[str, Any]:
     call = GraphCall(request)
     body = await call.json(IngestBody, limit=call.service.settings.limits.load_body)
+    refuse_condition(request)
     branch, base = branch_of(body.branch), None if body.base is None else branch_of(body.base, "from")
 
     def records(backend: Backend) -> bytes:
@@ -82,6 +84,7 @@ async def load_ndjson(request: Request) -> Response:
         call.require(Action.BRANCH_CREATE, branch=base, target=branch)
     # Who may not write is told so before anything is read.
     call.require(Action.CHANGE, branch=branch)
+    refuse_condition(request)
     found = media_type(request)
     if found != NDJSON_TYPE:
         details = BadValue(what="content-type", value=found[:100], expected=NDJSON_TYPE)
