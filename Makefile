@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ fixtures: setup ## Rewrite what commands are expected to say; then read the diff
 
 demo: setup ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
+
+serve: setup ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
+	$(BIN)/python examples/serve.py
 
 bench: setup ## Print the benchmark tables
 	$(BIN)/python bench/lang.py

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import httpx2
+
 from tests.e2e.process import ROOT, Outcome, clean_environment, omnigraph
 
 
@@ -58,3 +60,24 @@ def test_examples_are_in_canonical_form():
     files = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("examples/**/*.[pg][gq]"))]
     assert len(files) >= 3
     assert omnigraph("fmt", "--check", *files, cwd=ROOT).code == 0
+
+
+def test_example_graph_is_served_and_what_it_says_to_try_works():
+    command = [sys.executable, str(ROOT / "examples/serve.py"), "--bind", "127.0.0.1:0"]
+    environment = clean_environment(PYTHONPATH=str(ROOT / "src"))
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as serving:
+        try:
+            assert serving.stdout is not None
+            address = serving.stdout.readline().split()[5].removeprefix("http://").partition("/")[0]
+            text = "query names() { match { $p: Person } return { $p.name } }"
+            asked = omnigraph("query", "--server", f"http://{address}", "--graph", "people", "-e", text, cwd=ROOT)
+            assert "Mira" in asked.out
+            called = httpx2.post(
+                f"http://{address}/graphs/people/queries/colleagues", json={"params": {"slug": "mira"}}
+            )
+            assert called.json()["query_name"] == "colleagues"
+        finally:
+            serving.terminate()
+        assert serving.wait() == 0

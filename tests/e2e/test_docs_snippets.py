@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md")
 PAGES = [page for page in DOCUMENTS if page != ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
 KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}
+# Where a server listens unless told otherwise. Tests run beside each other, so that theirs take any free port.
+DEFAULT_ADDRESS = "127.0.0.1:8080"
 # What drawings of the documents are made of.
 DRAWN = ("│", "→", "──")
 BASH = shutil.which("bash") or "/bin/bash"
@@ -206,23 +209,57 @@ def compile_all(text: str, catalog: Catalog) -> None:
 
 def check_console(snippet: Snippet, folder: Path) -> None:
     environment = clean_environment(PATH=f"{shim(folder.parent)}:{os.environ['PATH']}")
-    commands = list(read_commands(snippet.body))
-    assert commands
-    for command, expected in commands:
-        finished = subprocess.run(
-            [BASH, "-c", command],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-            check=False,
-        )
-        if expected:
-            assert finished.stdout.decode() == expected, command
-        else:
-            assert finished.returncode == 0, command
+    with ExitStack() as servers:
+        address = DEFAULT_ADDRESS
+        commands = list(read_commands(snippet.body))
+        assert commands
+        for command, expected in commands:
+            if command.endswith(" &"):
+                address = servers.enter_context(serving(command.removesuffix(" &"), expected, folder, environment))
+                continue
+            here = (text.replace(DEFAULT_ADDRESS, address) for text in (command, expected))
+            check_command(*here, folder, environment)
+
+
+@contextmanager
+def serving(command: str, promised: str, folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """Run a command that serves until the block ends, on a port that is free, and give its address."""
+    process = subprocess.Popen(
+        [BASH, "-c", f"exec env {command} --bind 127.0.0.1:0"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        shown = process.stdout.readline()
+        address = shown.strip().partition("=")[2]
+        assert shown.replace(address, DEFAULT_ADDRESS) == promised, command
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def check_command(command: str, expected: str, folder: Path, environment: dict[str, str]) -> None:
+    finished = subprocess.run(
+        [BASH, "-c", command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+        check=False,
+    )
+    if expected:
+        assert finished.stdout.decode() == expected, command
+    else:
+        assert finished.returncode == 0, command
 
 
 def read_commands(body: str) -> Iterator[tuple[str, str]]:

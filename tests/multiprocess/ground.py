@@ -14,12 +14,16 @@ from omnigraph.txn.settings import TxnSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The graph, the folder for journals and flags, and the settings that every process opens the graph with."""
+    """The graph, the folder for journals and flags, and the settings that every process opens the graph with.
+
+    ``addresses`` are those of the servers that workers ask instead of opening the graph, by the number of the worker.
+    """
 
     root: str
     folder: str
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def storage(self) -> Storage:

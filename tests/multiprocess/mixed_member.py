@@ -19,6 +19,8 @@ MAIN = "main"
 _BUSY = "write.busy"
 # A state that is not the newest any more may be reclaimed under whoever still reads it.
 _GONE = "history.gone"
+# Whoever asks a server may be told that it is not there, or that nobody knows what became of a write.
+LOST = frozenset({"server.unreachable", "server.timeout", "server.outcome_unknown"})
 _MOVED = ("write.conflict", "write.swept", "read_set.changed")
 ALLOWED: dict[str, frozenset[str]] = {
     deed: frozenset({_BUSY, *codes})
@@ -50,6 +52,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "status": (),
         "settle": (),
         "tidy": ("branch.in_use",),
+        "come_back": (),
     }.items()
 }
 _STATES = 24
@@ -82,10 +85,15 @@ class Held:
 
 
 class Member:
-    """The memory of one process; one that was killed gets it back from its journal."""
+    """The memory of one process; one that was killed gets it back from its journal.
 
-    def __init__(self, number: int, folder: Path, journal: Path, seed: int) -> None:
+    ``asks_server``: it asks a server that may be killed. ``has_lost_answers`` says that this has just happened.
+    """
+
+    def __init__(self, number: int, folder: Path, journal: Path, seed: int, *, asks_server: bool = False) -> None:
         self.number = number
+        self.asks_server = asks_server
+        self.has_lost_answers = False
         self.name = f"p{number}"
         self.folder = folder
         self.main = Content()
@@ -148,7 +156,8 @@ class Member:
         try:
             commit = call(about["actor"]).commit
         except OmnigraphError as error:
-            self._met(deed, error, actor=about["actor"])
+            if self._met(deed, error, actor=about["actor"]):
+                self.unanswered.append(about)
             return False
         chosen = None if commit is None else str(commit.id)
         self.note("ack", actor=about["actor"], commit=chosen, deed=deed)
@@ -158,21 +167,36 @@ class Member:
     def resolve(self, graph: Graph) -> None:
         """Find out what became of writes whose answer never came, oldest first."""
         while self.unanswered:
-            about = self.unanswered.pop(0)
+            about = self.unanswered[0]
             found = list(graph.log(actor=about["actor"], limit=2))
             commit = str(found[0].id) if found else None
+            self.unanswered.pop(0)
             self.note("resolved", actor=about["actor"], commit=commit)
             if commit is not None:
                 self._learn(about, commit)
         # What was written to find this out came later, and its state was noted without it.
         self.states = []
 
-    def _met(self, deed: str, error: OmnigraphError, actor: str | None = None) -> None:
+    def forget_names(self) -> None:
+        """Forget branches, tags and reads under way: nobody knows what became of them."""
+        self.branches, self.tags, self.held, self.feed = {}, {}, [], None
+        self.has_lost_answers = False
+
+    def _met(self, deed: str, error: OmnigraphError, actor: str | None = None) -> bool:
+        """Judge an error; True if it leaves open whether a write happened."""
+        if self.asks_server and error.code in LOST:
+            self.has_lost_answers = True
+            if error.effect is Effect.UNKNOWN:
+                self.note("lost", deed=deed, code=error.code, actor=actor)
+                return True
+            self.note("refused", deed=deed, code=error.code, actor=actor, effect=error.effect.value)
+            return False
         self.note("refused", deed=deed, code=error.code, actor=actor, effect=error.effect.value)
         if error.code not in ALLOWED[deed]:
             self.note("finding", text=f"{deed} met an error that it must not meet: {error.to_json()}")
         elif error.effect is not Effect.NONE:
             self.note("finding", text=f"{deed} was refused and says that it has an effect: {error.to_json()}")
+        return False
 
     def _learn(self, about: dict[str, Any], commit: str | None) -> None:
         changes = [Change.from_json(item).of(self.prefix) for item in about["changes"]]

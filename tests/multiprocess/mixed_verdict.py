@@ -46,6 +46,8 @@ class _Word:
                 self.codes[f"{event['deed']}:{event['code']}"] += 1
                 if event["actor"] is not None and event["effect"] == "none":
                     self.refused.add(event["actor"])
+            case "lost":
+                self.codes[f"{event['deed']}:{event['code']}"] += 1
             case "cleaned":
                 self.given_back += event["bytes"]
             case "finding":

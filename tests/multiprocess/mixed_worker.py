@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +19,19 @@ from pathlib import Path
 import omnigraph
 from omnigraph.engine.maintenance import cleanup as cleaning
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from tests.multiprocess import mixed_reads as reads
 from tests.multiprocess import mixed_writes as writes
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import Journal
-from tests.multiprocess.mixed_member import Member
+from tests.multiprocess.mixed_member import LOST, Member
 
 # A run is much shorter than what is safe for machines whose clocks and pauses nobody knows.
 _FENCE_S = 30.0
 _MAINTENANCE = MaintenanceSettings(threads=2, auto_every=24, unnamed_age_s=8.0)
 _LATEST_KILL_S = 0.6
+_SERVER_TICK_S = 0.1
 
 DEEDS: dict[Callable[[Graph, Member], None], int] = {
     writes.append: 14,
@@ -66,32 +69,65 @@ class Worker:
     def __init__(self, ground: Ground, number: int, deeds: int, seed: int, kill_one_in: int) -> None:
         self._ground = ground
         self._deeds = deeds
-        self._kill_one_in = kill_one_in
+        self._address = ground.addresses.get(str(number))
+        # A server finishes what it was asked for, so that only its own end leaves writes behind.
+        self._kill_one_in = 0 if self._address else kill_one_in
         self._parent = os.getppid()
-        self.me = Member(number, Path(ground.folder), ground.journal(f"member-{number}"), seed)
+        journal = ground.journal(f"member-{number}")
+        self.me = Member(number, Path(ground.folder), journal, seed, asks_server=self._address is not None)
 
     def run(self) -> None:
         """Do deeds until the run is over."""
         ground, me = self._ground, self.me
-        with omnigraph.open(
-            ground.root, storage_options=ground.options, settings=ground.txn_settings, maintenance=_MAINTENANCE
-        ) as graph:
+        with self._open() as graph:
             me.note("open", pid=os.getpid())
             self._arm(often=bool(me.unanswered))
-            if me.unanswered:
-                while not writes.settle(graph, me):
-                    pass
-                me.resolve(graph)
-            writes.tidy(graph, me)
+            self._come_back(graph)
             ground.path(f"ready-{os.getpid()}").touch()
             while not self._is_over():
                 me.deeds += 1
                 self._arm(often=False)
                 self._choose()(graph, me)
                 reads.go_on(me)
+                if me.has_lost_answers:
+                    self._come_back(graph)
             reads.go_on(me, is_end=True)
             reads.export(graph, me)
         me.note("close", deeds=me.deeds)
+
+    def _open(self) -> Graph:
+        ground = self._ground
+        if self._address is None:
+            return omnigraph.open(
+                ground.root, storage_options=ground.options, settings=ground.txn_settings, maintenance=_MAINTENANCE
+            )
+        return omnigraph.open(self._address)
+
+    def _come_back(self, graph: Graph) -> None:
+        """Find out what became of what was under way when this process, or its server, was killed."""
+        me = self.me
+        while True:
+            me.forget_names()
+            while me.unanswered and not writes.settle(graph, me):
+                self._wait_for_server()
+            with me.attempt("come_back"):
+                me.resolve(graph)
+                writes.tidy(graph, me)
+            if not me.has_lost_answers:
+                return
+            self._wait_for_server()
+
+    def _wait_for_server(self) -> None:
+        while self._address is not None:
+            self._check_parent()
+            try:
+                omnigraph.open(self._address).close()
+            except OmnigraphError as error:
+                if error.code not in LOST:
+                    raise
+                time.sleep(_SERVER_TICK_S)
+            else:
+                return
 
     def _choose(self) -> Callable[[Graph, Member], None]:
         """Return each deed once, in an order in which the first process can do all of them, and then any."""
@@ -101,12 +137,15 @@ class Worker:
         return me.random.choices(deeds, list(DEEDS.values()))[0]
 
     def _is_over(self) -> bool:
-        if os.getppid() != self._parent:
-            raise SystemExit("whoever started this is gone")
+        self._check_parent()
         if self.me.deeds < self._deeds:
             return False
         self._ground.path(f"reached-{self.me.number}").touch()
         return self._ground.path("finish").exists()
+
+    def _check_parent(self) -> None:
+        if os.getppid() != self._parent:
+            raise SystemExit("whoever started this is gone")
 
     def _arm(self, *, often: bool) -> None:
         """Perhaps decide to die soon; whoever was interrupted is a little likelier to be interrupted again."""

@@ -2,7 +2,8 @@
 
 First every scenario of writers once, on a local disk and on the S3 endpoint, with eight writers of fifty commits each.
 Then the mixed scenarios, in which four processes do everything that a graph offers, in peace and with processes that
-are killed: each on each store, on one graph for all of the given minutes. ``--only`` and ``--store`` choose from them.
+are killed, and three beside two servers that are killed too: each on each store, on one graph for all of the given
+minutes. ``--only`` and ``--store`` choose from them.
 A run with findings keeps its folder.
 """
 
@@ -46,6 +47,15 @@ SCENARIOS: dict[str, Scenario | Mixed] = {
     ),
     "mixed": Mixed(settings=_FULL, timeout_s=_TIMEOUT_S),
     "mixed-kill": Mixed(settings=_FULL, timeout_s=_TIMEOUT_S, kill_one_in=12),
+    "servers": Mixed(
+        processes=3,
+        servers=2,
+        kill_server_every_s=15.0,
+        server_kills=2,
+        settings=_FULL,
+        timeout_s=_TIMEOUT_S,
+        kill_one_in=24,
+    ),
 }
 
 

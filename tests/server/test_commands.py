@@ -58,8 +58,12 @@ profiles:
   served: {{server: here, default_graph: served}}
   whole: {{server: here}}
   stored: {{store: ../g.omni}}
+aliases:
+  names: {{profile: served, file: names.gq, query: names, format: csv}}
+  add: {{profile: served, file: names.gq, query: add, args: [name], mutation: true}}
 """
         (home / "config.yaml").write_text(config, encoding="utf-8")
+        (home / "names.gq").write_text(f"{NAMES}\n{ADD}\n", encoding="utf-8")
         assert command_of(folder, "login", "here", "--token", TOKEN).code == 0
         yield folder, running
 
@@ -196,3 +200,12 @@ def test_profiles_of_servers_are_shown(twins):
     assert listed["served"]["default_graph"] == "served"
     shown = json.loads(command_of(folder, "profile", "show", "served", "--json").out)
     assert shown["endpoint"] == f"{running.url}/graphs/served"
+
+
+def test_aliases_run_through_the_server_of_their_profile(twins):
+    folder, _ = twins
+    added = command_of(folder, "alias", "add", "zed", "--json")
+    assert (added.code, added.err) == (0, "")
+    # The operator's actor is for graphs that commands open themselves; the server knows who asks.
+    assert json.loads(added.out)["actor_id"] == "default"
+    assert "zed,null\n" in command_of(folder, "alias", "names").out

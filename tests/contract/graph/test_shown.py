@@ -59,6 +59,7 @@ def test_every_noun_has_a_short_repr_that_needs_no_storage(graph):
     assert repr(graph.diff(before)) == f"<Diff from {before.commit.id} to {graph.at('main').commit.id}>"
 
 
+@pytest.mark.reads_when_shown
 def test_html_shows_data_and_makes_no_markup_of_it(graph):
     shown = [item._repr_html_() for item in (graph, graph.schema, graph.log(), graph.diff("~1"), graph.at("~1"))]
     assert not any("<script" in page or "<b>" in page for page in shown)
@@ -107,6 +108,7 @@ def test_every_result_has_a_short_repr_a_readable_text_and_html(graph, tmp_path)
     graph.delete_branch("results")
 
 
+@pytest.mark.reads_when_shown
 def test_a_difference_prints_its_counts_and_a_line_for_each_of_the_first_changes(graph):
     counts, *lines = str(graph.diff("~1")).splitlines()
     assert counts == "7 inserted, 0 updated, 0 deleted"
@@ -229,6 +231,7 @@ def test_a_commit_prints_as_a_line_of_the_log(graph):
     assert "\x01" not in str(commit)
 
 
+@pytest.mark.reads_when_shown
 def test_a_change_prints_as_a_line_of_the_difference(graph):
     found = graph.diff("~1")
     assert [str(change) for change in found] == str(found).splitlines()[1:]
@@ -246,6 +249,7 @@ def test_a_conflict_prints_what_each_side_made_of_the_row(tmp_path, backend):
     assert sides == ['  base: name = "ann", age = 1', '  source: name = "ann", age = 3', "  target: no row"]
 
 
+@pytest.mark.reads_when_shown
 def test_a_closed_graph_says_so_in_a_notebook(tmp_path):
     with omnigraph.init(tmp_path / "g", "node Person { name: String @key }", settings=RELAXED) as graph:
         pass

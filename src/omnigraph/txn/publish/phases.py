@@ -90,6 +90,7 @@ class Phases:
         Raises:
             CompareAndSwapLostError: the branch is past the plan's base.
             OutcomeUnknownError: storage did not say whether the swap happened.
+            BranchMissingError: the branch was deleted right after the swap.
         """
         hit = self._world.failpoints.hit
         hit("txn.publish.before_cas")
@@ -98,7 +99,9 @@ class Phases:
             properties[COMMIT_PROPERTY] = plan.change.commits[-1].id
         published = self._manifest.publish(base, staged, uuid=plan.publish_uuid, properties=properties)
         hit("txn.publish.after_cas")
-        self._syncing.after_publish(published.dataset, plan.publish_uuid)
+        # Others go on from a version as soon as they see it, also with deleting the branch.
+        with published.life.reading():
+            self._syncing.after_publish(published.dataset, plan.publish_uuid)
         return published
 
     def stage(self, base: LoadedManifest, plan: PublishPlan) -> StagedManifest:

@@ -212,6 +212,26 @@ def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tm
         assert count(survivor, None) == 5
 
 
+def test_a_branch_that_is_deleted_before_what_a_cleanup_recorded_is_synced_is_left_out(session, tmp_path):
+    runtime, passed = Runtime.system(), []
+
+    def delete():
+        passed.append("cas")
+        # Main comes first.
+        if len(passed) == 2:
+            session.delete_branch("draft")
+
+    session.create_branch("draft")
+    session.mutate(ADD, {"n": "drafted"}, branch="draft")
+    runtime.failpoints.enable("txn.publish.after_cas", delete)
+    with open_session(
+        tmp_path / "g", maintenance=AT_ONCE, runtime=runtime, settings=replace(RELAXED, durability="full")
+    ) as disturbed:
+        assert disturbed.cleanup(keep=1, confirm=True).is_done
+        assert count(disturbed, None) == 5
+    assert len(passed) == 2
+
+
 def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(session, tmp_path):
     """Another cleanup is stopped after it has let states go, and before it has removed one."""
     runtime, quick, slow = Runtime.system(), Runtime.system(), []
