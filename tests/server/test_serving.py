@@ -124,3 +124,18 @@ async def test_an_open_server_has_no_actors(place: Path):
         assert done.status_code == 200
         commits = (await http.get("/graphs/g/commits?limit=2")).json()["commits"]
         assert [commit["actor_id"] for commit in commits] == [None, None]
+
+
+@pytest.mark.anyio
+async def test_an_open_server_may_be_told_to_trust_the_names_that_writes_bring(place: Path, monkeypatch):
+    monkeypatch.setenv("OMNIGRAPH_TRUST_ACTORS", "1")
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
+    async with client_of(open_service(settings)) as http:
+        asked = {"operation": "mutate", "text": ADD, "params": {"name": "trusted"}, "actor": "ann"}
+        wire = {"Omnigraph-Wire": "1"}
+        assert (await http.post("/graphs/g/operations/mutate", json=asked, headers=wire)).status_code == 200
+        # Headers and bodies of the base contract name nobody.
+        body = {"query": ADD, "params": {"name": "base"}, "actor": "ann"}
+        assert (await http.post("/graphs/g/mutate", json=body)).json()["actor_id"] is None
+        commits = (await http.get("/graphs/g/commits?limit=2")).json()["commits"]
+        assert [commit["actor_id"] for commit in commits] == [None, "ann"]

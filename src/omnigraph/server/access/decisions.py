@@ -14,8 +14,9 @@ from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
 from omnigraph.server.access.identity import AccessState, Identities, classify_access
 from omnigraph.server.access.oidc import verifier_from_environment
-from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.config import ServedGraph, ServerSettings, is_set
 
+TRUST_VARIABLE = "OMNIGRAPH_TRUST_ACTORS"
 SERVER = "server"
 OWNER = "owner"
 
@@ -81,6 +82,7 @@ class Access:
             if settings.policy_file is None
             else BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER),
             is_unauthenticated=settings.unauthenticated,
+            trusts_names=is_set(variables, TRUST_VARIABLE),
         )
 
     @property
@@ -165,7 +167,7 @@ class NamelessBackend:
             raise UsageError(
                 f"a server without tokens has no actors, so that nothing is written by '{named}'",
                 details=details,
-                hint="leave the actor out, or serve with tokens",
+                hint=f"leave the actor out, serve with tokens, or set {TRUST_VARIABLE} for a server",
             )
         return self._inner.execute(request, attached)
 
