@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, col
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.writing import blob_columns, blob_handling, plain_schema
 from omnigraph.store.translate import translating
+from omnigraph.values.printable import Printable
 
 KEY = "id"
 ROW_ID = "_rowid"
@@ -65,7 +67,7 @@ class Search:
 
 
 @record
-class BlobPart:
+class BlobPart(Printable):
     """Some bytes of a Blob.
 
     Args:
@@ -77,6 +79,14 @@ class BlobPart:
     size: int
     tag: str
     data: bytes
+
+    def lines(self) -> Iterator[str]:
+        """Yield how many bytes it holds, and of how many."""
+        yield f"{len(self.data)} of {self.size} bytes"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; bytes are the text that a load takes."""
+        return {"size": self.size, "tag": self.tag, "data": f"base64:{base64.b64encode(self.data).decode()}"}
 
 
 class PinnedTable:
