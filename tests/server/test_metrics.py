@@ -87,7 +87,7 @@ async def test_requests_operations_commits_calls_and_memory(place: Path):
         cached = 'omnigraph_cache_bytes{graph="g"}'
         await moved("POST", "query", *request("POST", "query"), *of("query"), cached, json={"query": HOP})
         await moved("POST", "query", *request("POST", "query", 400), status=400, json={"query": "nonsense"})
-        await moved("GET", "diff?from=main~1", *of("diff"))
+        await moved("GET", "diff?from=main~1", *of("diff_page"))
         await moved("POST", "branches", *of("create_branch"), json={"name": "side"})
         lagged = "omnigraph_feed_lag_seconds_count"
         await moved("GET", "changes?start=beginning", *of("poll_changes"), lagged)

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.client import GraphAddress
+from omnigraph.client.exchange import common_headers, refusal
+from omnigraph.errors import GraphBlockedError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.cluster import cluster_settings
@@ -139,3 +142,12 @@ async def test_an_open_server_may_be_told_to_trust_the_names_that_writes_bring(p
         assert (await http.post("/graphs/g/mutate", json=body)).json()["actor_id"] is None
         commits = (await http.get("/graphs/g/commits?limit=2")).json()["commits"]
         assert [commit["actor_id"] for commit in commits] == [None, "ann"]
+
+
+@pytest.mark.anyio
+async def test_a_client_of_ours_is_told_that_a_graph_is_blocked(tmp_path: Path):
+    async with client_of(open_cluster(tmp_path)) as http:
+        answer = await http.get("/graphs/gone/operations", headers=common_headers("token-ann"))
+        address = GraphAddress(server="http://here", graph_id="gone")
+        told = refusal(address, answer.status_code, answer.headers, answer.content)
+        assert (type(told), told.message) == (GraphBlockedError, "graph 'gone' is blocked")
