@@ -90,7 +90,9 @@ def story(tmp_path_factory):
 
 def tell(story):  # noqa: PLR0915 - one line for each operation
     run = story.run
-    (story.folder / "people.jsonl").write_text('{"type": "Person", "data": {"name": "ann", "age": 7}}\n')
+    (story.folder / "people.jsonl").write_text(
+        '{"type": "Person", "data": {"name": "ann", "age": 7, "photo": "base64:AAEC"}}\n'
+    )
     first = run(writes.LoadRequest(sources=[str(story.folder / "people.jsonl")], actor="ann", message="first"))
     run(writes.MutateRequest(text=ADD, params={"name": "bo", "age": 8}))
     run(writes.MutateBatchRequest(text=LINK, rows=[{"a": "ann", "b": "bo"}, {"a": "bo", "b": "ann"}]))
@@ -100,6 +102,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     run(reads.ReadStateRequest())
     run(reads.ReadNetworkRequest(limit=100))
     run(reads.ReadEntityRequest(type_name="Person", entity_id="bo"))
+    run(reads.ReadBlobRequest(type_name="Person", entity_id="ann", property="photo", start=1, length=2))
     run(reads.PlanSchemaRequest(text=SCHEMA.replace("age: I32?", "age: I64?").replace("worth: F64?", "title: String")))
     run(reads.ExportRequest(to=str(story.folder / "out"), format="parquet"))
     run(reads.ExportStreamRequest(), Attachments(sink=io.BytesIO()))
@@ -127,6 +130,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     story.backend.execute(writes.MutateRequest(text=AGE, params={"name": "ann", "age": 71}))
     run(history.ListBranchesRequest())
     run(history.DiffRequest(before="main", after="side"))
+    run(history.DiffPageRequest(before="main", after="side"))
     run(history.PreviewMergeRequest(source="side"))
     opened = run(proposals.OpenProposalRequest(source="side", title="grow", checks=[CHECK], actor="mira")).number
     run(proposals.CommentProposalRequest(number=opened, text="why?", type_name="Person", entity_id="ann", actor="bo"))

@@ -109,7 +109,8 @@ class Servers:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=clean_environment(PYTHONPATH=str(PROJECT / "src"), **variables),
+                # Each write has an actor of its own, by which it is found again.
+                env=clean_environment(PYTHONPATH=str(PROJECT / "src"), OMNIGRAPH_TRUST_ACTORS="1", **variables),
             )
 
     def _listening(self, process: subprocess.Popen[str]) -> int:

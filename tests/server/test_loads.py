@@ -124,3 +124,14 @@ def test_branch_is_made_only_where_it_is_missing_and_may_be(http):
     again = http.post(f"{GRAPH}/load", json={"data": data, "branch": "import", "from": "main"})
     assert (again.json()["branch_created"], again.json()["base_branch"]) == (False, "main")
     http.delete(f"{GRAPH}/branches/import")
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_a_load_without_a_record_makes_no_commit(http, mode: str):
+    before = http.get(f"{GRAPH}/commits?limit=1").json()
+    lenient = http.post(f"{GRAPH}/load", json={"data": " \n ", "mode": mode})
+    ndjson = {"Content-Type": "application/x-ndjson"}
+    strict = http.post(f"{GRAPH}/load/ndjson?mode={mode}", content=b"\n\r\n", headers=ndjson)
+    for done in (lenient, strict):
+        assert (done.status_code, done.json()["commit"], done.json()["total_entities"]) == (200, None, 0)
+    assert http.get(f"{GRAPH}/commits?limit=1").json() == before

@@ -44,6 +44,8 @@ from omnigraph.operations.wire import (
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 
+# What it knows of the API beyond the base, such as graphs that are blocked.
+_HTTP_LEVEL = "0.13"
 _PIECE_BYTES = 1 << 20
 _FIRST_WAIT_S = 0.1
 _PROXY_STATUSES = frozenset({502, 503, 504})
@@ -83,7 +85,12 @@ def incompatible(address: GraphAddress, found: str) -> ServerIncompatibleError:
 def common_headers(token: str | None) -> dict[str, str]:
     """Return what every request carries."""
     credentials = {} if token is None else {"authorization": f"Bearer {token}"}
-    return {"omnigraph-wire": str(WIRE_VERSION), "accept": f"{MEDIA_TYPE}, application/json", **credentials}
+    return {
+        "omnigraph-wire": str(WIRE_VERSION),
+        "omnigraph-http-api": _HTTP_LEVEL,
+        "accept": f"{MEDIA_TYPE}, application/json",
+        **credentials,
+    }
 
 
 def refusal(address: GraphAddress, status: int, headers: Mapping[str, str], data: bytes) -> OmnigraphError:

@@ -20,7 +20,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.errors import BadValue, InternalError, QueryRuntimeError
 from omnigraph.records import record
 from omnigraph.store.staging.columns import holds_all
-from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, Search, TableIndex
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, BlobPart, Search, TableIndex
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.snapshot import GraphSnapshot
 
@@ -166,6 +166,11 @@ class ReadTable(Table):
         """Return the row id and ``columns`` of rows by row id."""
         names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
         return self._reading.show(self._stored.take(row_ids, self._origins(names)), names)
+
+    def read_blob(self, row_id: int, address: int, column: str, start: int, length: int | None) -> BlobPart | None:
+        """Return bytes of the Blob of a row; None when it is null, or did not exist then."""
+        origin = self._reading.origin(column)
+        return None if origin is None else self._stored.read_blob(row_id, address, origin, start, length)
 
     def matching(
         self,

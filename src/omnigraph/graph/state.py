@@ -25,6 +25,7 @@ from omnigraph.operations.reads import (
     ExportStreamRequest,
     PlanSchemaRequest,
     QueryRequest,
+    ReadBlobRequest,
     ReadEntityRequest,
     ReadNetworkRequest,
     ReadStateRequest,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.results.entity import Entity
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.operations.reads import PinnedState
+    from omnigraph.store.tables.pinned import BlobPart
 
 
 class State:
@@ -108,6 +110,39 @@ class State:
             UsageError: a node type and an edge type have that name.
         """
         request = ReadEntityRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at)
+        return self._backend.execute(request)
+
+    def blob(
+        self,
+        type_name: str,
+        entity_id: str,
+        name: str,
+        *,
+        start: int = 0,
+        length: int | None = None,
+    ) -> BlobPart | None:
+        """Return bytes of a Blob with its size, without reading others; None when there is none.
+
+        Args:
+            type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
+            entity_id: the entity.
+            name: the property that is the Blob.
+            start: the first byte.
+            length: how many bytes at most; all to the end when None, and 0 to ask for the size alone.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            UsageError: a node type and an edge type have that name, or the property is no Blob.
+        """
+        request = ReadBlobRequest(
+            type_name=type_name,
+            entity_id=entity_id,
+            property=name,
+            start=start,
+            length=length,
+            branch=self._branch,
+            at=self._at,
+        )
         return self._backend.execute(request)
 
     def plan_schema(self, schema: str | bytes | Path, *, allow_data_loss: bool = False) -> MigrationPlan:

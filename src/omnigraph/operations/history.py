@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.history.diff.compare import GraphDiff
     from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
+    from omnigraph.history.feed.diff_pages import DiffPage
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
@@ -185,6 +186,34 @@ class DiffRequest(Request["GraphDiff"]):
     types: Iterable[str] = ()
     ops: Iterable[str] = ()
     ids: Iterable[str] = ()
+
+
+@operation("diff_page", Action.READ)
+@record
+class DiffPageRequest(Request["DiffPage"]):
+    """Compare two states page by page; a page does not work out again what came before it.
+
+    Args:
+        before: a branch, ``main~3``, a commit, ``tag:v1`` or ``@2026-01-31``.
+        after: the same.
+        branch: what a reference without a branch is about.
+        kinds: only ``node`` or ``edge``.
+        types: only types of these names.
+        ops: only ``insert``, ``update`` or ``delete``.
+        ids: only entities of these ids.
+        page_token: go on behind the page that ended with it; ``before`` and ``after`` are the commits of that page.
+        limits: how much a page carries.
+    """
+
+    before: str
+    after: str
+    branch: str = MAIN
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    ids: Iterable[str] = ()
+    page_token: str | None = None
+    limits: PageLimits | None = None
 
 
 @operation("blame", Action.READ)

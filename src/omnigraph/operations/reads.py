@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.results.network import Network
     from omnigraph.ir import ParamsForm
     from omnigraph.store.location import Storage
+    from omnigraph.store.tables.pinned import BlobPart
     from omnigraph.txn.manifest.rows import Commit, ManifestState
 
 
@@ -128,6 +129,30 @@ class ReadEntityRequest(Request["Entity | None"]):
 
     type_name: str
     entity_id: str
+    branch: str = MAIN
+    at: str | None = None
+
+
+@operation("read_blob", Action.READ)
+@record
+class ReadBlobRequest(Request["BlobPart | None"]):
+    """Read some bytes of one Blob, and no others; None when there is no such entity, or its Blob is null.
+
+    Args:
+        type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
+        entity_id: the entity.
+        property: the Blob.
+        start: the first byte.
+        length: how many bytes at most; all to the end when None, none when only the size is wanted.
+        branch: where to read.
+        at: a reference to an earlier state; the newest of the branch when None.
+    """
+
+    type_name: str
+    entity_id: str
+    property: str
+    start: int = 0
+    length: int | None = None
     branch: str = MAIN
     at: str | None = None
 

@@ -77,6 +77,7 @@ class ServerSettings:
         unauthenticated: whether the server may run without any token.
         requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
         policy_file: the bundle that decides about the server itself, if there is one.
+        identity: variables of an identity provider that the command line gives; they win over the environment.
         owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
     """
@@ -88,6 +89,7 @@ class ServerSettings:
     unauthenticated: bool = False
     requires_all_graphs: bool = False
     policy_file: Path | None = None
+    identity: Mapping[str, str] = field(default_factory=dict)
     owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)
 

@@ -38,6 +38,7 @@ class BlockedGraph:
     """A graph that could not be opened, and why."""
 
     graph_id: str
+    uri: str
     reason: str
 
 
@@ -78,17 +79,26 @@ class Graphs:
         """The policy of each graph that has one."""
         return {graph.graph_id: graph.policy for graph in self.ready.values() if graph.policy is not None}
 
-    def get(self, graph_id: str) -> ReadyGraph:
+    def get(self, graph_id: str, *, tells_blocked: bool = False) -> ReadyGraph:
         """Return a graph that is being served.
+
+        Args:
+            graph_id: its id.
+            tells_blocked: whether a blocked one is told from one that does not exist.
 
         Raises:
             UsageError: nothing can have that id.
             GraphMissingError: no graph has that id.
+            GraphBlockedError: it is blocked, and the caller is told so.
         """
         if not is_graph_id(graph_id):
             wrong = BadValue(what="graph id", value=graph_id, expected="1 to 64 letters, digits and dashes")
             raise UsageError(f"invalid graph id '{graph_id}'", details=wrong)
         found = self.ready.get(graph_id)
+        if found is None and tells_blocked and graph_id in self.blocked:
+            # Why is told to those who may list the graphs.
+            blocked = BadValue(what="graph", value=graph_id, expected="a graph that is served")
+            raise GraphBlockedError(f"graph '{graph_id}' is blocked", details=blocked)
         if found is None:
             details = MissingThing(what="graph", name=graph_id)
             raise GraphMissingError(f"graph '{graph_id}' not found", details=details)
@@ -105,7 +115,7 @@ class Graphs:
 def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGraph:
     if not is_graph_id(served.graph_id):
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
-        return BlockedGraph(graph_id=served.graph_id, reason=reason)
+        return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=reason)
     known = () if before is None else before.ready.values()
     kept = next((graph.backend for graph in known if graph.address == served.uri), None)
     is_kept = kept is not None
@@ -113,14 +123,14 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         policy = load_graph_policy(served)
         backend = kept or open_graph(served.uri, group_commit=True).backend
     except OmnigraphError as error:
-        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+        return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=error.message)
     try:
         state = backend.execute(ReadStateRequest()).state
         queries = StoredQueries.check(served.queries, catalog_of(state.schema))
     except OmnigraphError as error:
         if not is_kept:
             backend.close()
-        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+        return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=error.message)
     return ReadyGraph(
         graph_id=served.graph_id,
         uri=backend.uri,

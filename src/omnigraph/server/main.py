@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
+from omnigraph.server.access.oidc import OPTIONS
 from omnigraph.server.app import create_app, metrics_app
 from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
@@ -46,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
     parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
     parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
+    for option, (variable, text) in OPTIONS.items():
+        parser.add_argument(option, dest=variable, metavar=variable.rpartition("OIDC_")[2], help=text)
     given = parser.parse_args(argv)
+    identity = {name: value for name, _ in OPTIONS.values() if (value := getattr(given, name)) is not None}
 
     def load() -> ServerSettings:
         host, port = parse_bind(given.bind)
@@ -55,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             host=host,
             port=port,
             unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
+            identity=identity,
             requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
         )
 
@@ -150,6 +155,7 @@ async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.begin)
     loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
+    control.transactions.keep_expiring()
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
     shown = f"[{host}]" if ":" in host else host

@@ -20,6 +20,7 @@ from omnigraph.server.control.control import Control
 from omnigraph.server.control.served import ServedBackend, ServedRequest
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.openapi import knows_additions
 from omnigraph.server.transport.bodies import malformed, read_json
 from omnigraph.server.transport.running import RunningCalls
 from omnigraph.server.transport.streams import ExportSlots, StreamSlots
@@ -97,12 +98,15 @@ class GraphCall:
     Raises:
         RequestFormatError: nothing can have the id of the graph.
         GraphMissingError: the graph is not being served.
+        GraphBlockedError: it is blocked, and the caller knows of blocked graphs.
     """
 
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
         self.service: Service = request.app.state.service
-        self.graph: ReadyGraph = self.service.graphs.get(path_value(request, "graph_id"))
+        self.graph: ReadyGraph = self.service.graphs.get(
+            path_value(request, "graph_id"), tells_blocked=knows_additions(request.headers)
+        )
         self.actor: Actor | None = request.scope.get("omnigraph.actor")
 
     @property

@@ -15,7 +15,8 @@ from omnigraph.engine.results.encodings import host_values
 from omnigraph.engine.results.table import html_rows
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
-from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, BlobPart
+from omnigraph.store.tables.writing import blob_columns
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
 from omnigraph.values.temporal import format_datetime
 
@@ -75,6 +76,33 @@ def read_entity(state: GraphSnapshot | PastState, type_name: str, entity_id: str
         table = state.table(table_key)
         found = table.lookup([entity_id], [column for column in table.schema.names if column != KEY])
         return entity_of(table_key, entity_id, found.select(table.schema.names))
+
+
+def read_blob(
+    state: GraphSnapshot | PastState,
+    type_name: str,
+    entity_id: str,
+    name: str,
+    start: int = 0,
+    length: int | None = None,
+) -> BlobPart | None:
+    """Return bytes of a Blob of an entity, which alone are read; None when there is no such entity, or it is null.
+
+    Raises:
+        TypeMissingError: there is no such type.
+        UsageError: a node type and an edge type have that name, or the property is no Blob.
+    """
+    table_key = find_table(state.origins if isinstance(state, PastState) else state.state.tables, type_name)
+    with state.reading():
+        table = state.table(table_key)
+        if name not in blob_columns(table.schema):
+            details = BadValue(what="property", value=name, expected=f"a Blob of {type_name}")
+            raise UsageError(f"'{name}' is no Blob of {type_name}", details=details)
+        found = table.lookup([entity_id], [])
+        if not found.num_rows:
+            return None
+        row = found.slice(0, 1).to_pylist()[0]
+        return table.read_blob(row[ROW_ID], row[ROW_ADDRESS], name, start, length)
 
 
 def entity_of(table_key: str, entity_id: str, found: pa.Table) -> Entity | None:

@@ -37,7 +37,7 @@ from omnigraph.errors import (
 )
 from omnigraph.history.diff.schemas import SchemaStep
 from omnigraph.history.feed.batch import FeedPlace, ReceivedBatch, ReceivedChange, joined
-from omnigraph.history.feed.tokens import CommitPage, FeedScope, decode_token
+from omnigraph.history.feed.tokens import FeedCursor, FeedPage, FeedScope, decode_token
 from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.store.tables.pinned import KEY
@@ -258,7 +258,7 @@ def _refuse_own(text: str, txn: WriteTxn) -> None:
     """Refuse what a branch tells of itself: applying it would be another change to tell."""
     token, head = decode_token(text), txn.snapshot.state.head
     own = FeedScope.of(txn.snapshot.state.graph_id, str(head.branch), head.incarnation, "")
-    if not isinstance(token, CommitPage) and (token.graph, token.branch) == (own.graph, own.branch):
+    if isinstance(token, FeedPage | FeedCursor) and (token.graph, token.branch) == (own.graph, own.branch):
         details = BadValue(what="branch", value=str(head.branch), expected="another graph or branch")
         raise UsageError("a feed cannot be applied to the branch that it comes from", details=details)
 

@@ -84,7 +84,7 @@ class CommitBlock:
             start = next((at for at, item in enumerate(tables) if item.pair.type.id == position.type_id), -1)
             if start < 0:
                 reject("its position is not in this commit")
-            after_id = _resolve(position, self._deltas.of(tables[start]), wanted)
+            after_id = resolve_position(position, self._deltas.of(tables[start]), wanted)
         for place, opened in enumerate(tables[start:]):
             begin = after_id if place == 0 else None
             for rows in self._deltas.of(opened).parts(begin):
@@ -114,13 +114,17 @@ def _ordered(commit: Commit, before: GraphSnapshot, after: GraphSnapshot) -> Seq
     return sorted(opened, key=lambda item: (item.pair.kind == "edge", item.pair.type.id))
 
 
-def _resolve(position: Position, delta: CommitDelta, wanted: ChangeFilter) -> str:
-    """Return the id that a position stands for; a long one is looked for by its prefix."""
+def resolve_position(position: Position, delta: CommitDelta, wanted: ChangeFilter) -> str:
+    """Return the id that a position stands for; a long one is looked for by its prefix.
+
+    Raises:
+        ChangeCursorError: there is none.
+    """
     if position.id_digest is None:
         return position.id
     found = [entity_id for entity_id in delta.ids_near(position.id, wanted) if position.names(entity_id)]
     if len(found) != 1:
-        reject("its position is not in this commit")
+        reject("its position is not here")
     return str(found[0])
 
 

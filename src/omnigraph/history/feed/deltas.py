@@ -1,4 +1,4 @@
-"""Differences of tables that pages of one commit share: in memory, or in temporary files by ranges of ids."""
+"""Differences of tables that pages of one commit or comparison share: in memory, or in files by ranges of ids."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ from omnigraph.history.diff.rows import (
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.runtime import LRUCache
 from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.table import Table
 
 _KEPT_BYTES = 128 << 20
+
+
+# A version of a table, and the columns that it is read in.
+_Shown = tuple[TablePin, tuple[tuple[str, str], ...]]
 
 
 class CommitDelta:
@@ -98,16 +103,20 @@ class Deltas:
 
     def __init__(self, capacity_bytes: int = _KEPT_BYTES, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
-        self._known: LRUCache[tuple[TablePin | None, TablePin | None], CommitDelta] = LRUCache(
+        self._known: LRUCache[tuple[_Shown | None, _Shown | None], CommitDelta] = LRUCache(
             max_size=capacity_bytes, size_of=attrgetter("size_bytes")
         )
 
     def of(self, opened: OpenPair) -> CommitDelta:
         """Return how a table changed."""
-        before, after = opened.before, opened.after
-        key = (None if before is None else before.pin, None if after is None else after.pin)
+        key = _shown(opened.before), _shown(opened.after)
         delta = self._known.get(key)
         if delta is None:
             delta = CommitDelta.find(opened, self._memory_bytes)
             self._known.put(key, delta)
         return delta
+
+
+def _shown(table: Table | None) -> _Shown | None:
+    # One version may be read in the columns of several later schemas.
+    return None if table is None else (table.pin, tuple((field.name, str(field.type)) for field in table.schema))

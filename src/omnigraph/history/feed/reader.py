@@ -20,6 +20,7 @@ from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange
 from omnigraph.history.feed.batch import ChangeBlock, FeedBatch, FeedPlace
 from omnigraph.history.feed.blocks import Chain, Step, reporting_gaps
 from omnigraph.history.feed.deltas import Deltas
+from omnigraph.history.feed.diff_pages import DiffPage, diff_page
 from omnigraph.history.feed.tokens import (
     CommitPage,
     FeedCursor,
@@ -157,6 +158,19 @@ class ChangeReader:
                 CommitPage(graph=graph, commit=str(step.commit.id), filter=wanted.digest, position=following)
             )
         return CommitChanges(block=ChangeBlock(cause=block.cause, changes=tuple(changes)), next_page_token=token)
+
+    def diff_page(
+        self,
+        before: GraphSnapshot,
+        after: GraphSnapshot,
+        *,
+        wanted: ChangeFilter = NO_FILTER,
+        page_token: str | None = None,
+        limits: PageLimits | None = None,
+    ) -> DiffPage:
+        """Return the next changes between two states; takes and raises what :func:`diff_page` does."""
+        check_instance("limits", limits, PageLimits)
+        return diff_page(before, after, self._deltas, wanted=wanted, page_token=page_token, limits=limits)
 
     def poll(
         self,

@@ -1,4 +1,4 @@
-"""Cursors and page tokens: one envelope, three kinds, each bound to what it was an answer to.
+"""Cursors and page tokens: one envelope, four kinds, each bound to what it was an answer to.
 
 The checksum finds damage and hides nothing. A forged token is harmless: it can name a place, never grant one.
 """
@@ -93,7 +93,18 @@ class FeedCursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     last: str
 
 
-Token = CommitPage | FeedPage | FeedCursor
+class DiffPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="diff-page"):
+    """Where the difference between two commits goes on."""
+
+    version: int = _VERSION
+    graph: str
+    before: str
+    after: str
+    filter: str
+    position: Position
+
+
+Token = CommitPage | FeedPage | FeedCursor | DiffPlace
 _DECODER = msgspec.json.Decoder(Token)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.history.diff.change import EntityChange
     from omnigraph.history.feed.apply import ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
+    from omnigraph.history.feed.diff_pages import DiffPage
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.merge import MergePreview
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         CreateTagRequest,
         DeleteBranchRequest,
         DeleteTagRequest,
+        DiffPageRequest,
         DiffRequest,
         FeedRequest,
         GetCommitRequest,
@@ -231,6 +233,25 @@ def diff(graph: OpenGraph, request: DiffRequest, attached: Attachments) -> Graph
     found = diff_between(graph.store, request.before, request.after, wanted, branch=request.branch, compare=compare)
     _refuse_unknown_types(wanted.type_names, found.before, found.after)
     return found
+
+
+def diff_page(graph: OpenGraph, request: DiffPageRequest, attached: Attachments) -> DiffPage:
+    """Return the next changes between two states.
+
+    Raises:
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        UsageError: a kind or an operation is none.
+        TypeMissingError: neither state has such a type.
+        ChangeCursorError: the token is none of this difference and filter.
+        ChangeSchemaBoundaryError: rows of a type that both states have cannot be read in one schema.
+    """
+    del attached
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops, ids=request.ids)
+    found = diff_between(graph.store, request.before, request.after, wanted, branch=request.branch)
+    _refuse_unknown_types(wanted.type_names, found.before, found.after)
+    return _reader(graph).diff_page(
+        found.before, found.after, wanted=wanted, page_token=request.page_token, limits=request.limits
+    )
 
 
 def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> EntityHistory:

@@ -38,12 +38,14 @@ if TYPE_CHECKING:
         ExportStreamRequest,
         PlanSchemaRequest,
         QueryRequest,
+        ReadBlobRequest,
         ReadEntityRequest,
         ReadNetworkRequest,
         ReadStateRequest,
         ResolveRefRequest,
     )
     from omnigraph.operations.request import Attachments
+    from omnigraph.store.tables.pinned import BlobPart
     from omnigraph.txn.snapshot import GraphSnapshot
 
 
@@ -147,11 +149,35 @@ def read_entity(graph: OpenGraph, request: ReadEntityRequest, attached: Attachme
     del attached
     check_text("type", request.type_name)
     check_text("entity id", request.entity_id)
-    state: GraphSnapshot | PastState = graph.snapshot(request.branch)
-    if request.at is not None:
-        snapshot, past = graph.reads.resolve(request.branch, request.at)
-        state = snapshot if past is None else past
+    state = _state_at(graph, request.branch, request.at)
     return find_entity(state, request.type_name, request.entity_id)
+
+
+def read_blob(graph: OpenGraph, request: ReadBlobRequest, attached: Attachments) -> BlobPart | None:
+    """Return some bytes of one Blob; None when there is no such entity, or its Blob is null.
+
+    Raises:
+        TypeMissingError: there is no such type.
+        UsageError: a node type and an edge type have that name, or the property is no Blob.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    from omnigraph.engine.results.entity import read_blob as find_blob  # noqa: PLC0415 - few reads need it
+
+    del attached
+    check_text("type", request.type_name)
+    check_text("entity id", request.entity_id)
+    check_text("property", request.property)
+    check_whole("start", request.start)
+    check_whole("length", request.length, optional=True)
+    state = _state_at(graph, request.branch, request.at)
+    return find_blob(state, request.type_name, request.entity_id, request.property, request.start, request.length)
+
+
+def _state_at(graph: OpenGraph, branch: str, at: str | None) -> GraphSnapshot | PastState:
+    if at is None:
+        return graph.snapshot(branch)
+    snapshot, past = graph.reads.resolve(branch, at)
+    return snapshot if past is None else past
 
 
 def plan_schema(graph: OpenGraph, request: PlanSchemaRequest, attached: Attachments) -> MigrationPlan:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Literal
 
+from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations.authorized import AuthorizedBackend
-from omnigraph.operations.request import Backend
+from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
 from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
 from omnigraph.server.access.identity import AccessState, Identities, classify_access
 from omnigraph.server.access.oidc import verifier_from_environment
-from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.config import ServedGraph, ServerSettings, is_set
 
+TRUST_VARIABLE = "OMNIGRAPH_TRUST_ACTORS"
 SERVER = "server"
 OWNER = "owner"
 
@@ -26,6 +29,8 @@ class Access:
         policies: the policy of each graph that has one, by the id of the graph.
         server_policy: the policy of the server itself.
         is_unauthenticated: whether it may be open.
+        trusts_names: whether an open server records the actor that a write names. Otherwise it has no actors, and a
+            write that names one is refused.
 
     Raises:
         IdentityConfigError: a server must not start with these.
@@ -38,8 +43,11 @@ class Access:
         server_policy: Policy | None = None,
         *,
         is_unauthenticated: bool = True,
+        trusts_names: bool = False,
     ) -> None:
-        self._identities = identities or Identities()
+        self._trusts_names = trusts_names
+        # Not "or": with a provider alone there are none that could be counted.
+        self._identities = Identities() if identities is None else identities
         self._policies = dict(policies or {})
         self._server_policy = server_policy or NoBundle(SERVER)
         self.state = classify_access(
@@ -65,7 +73,7 @@ class Access:
             owned = {graph.graph_id: _owner_policy(BundleKind.GRAPH, graph.graph_id) for graph in settings.graphs}
             tokens = Identities.of({OWNER: settings.owner_token}, source="a token made for this run")
             return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER))
-        variables = os.environ if environment is None else environment
+        variables = {**(os.environ if environment is None else environment), **settings.identity}
         identities = Identities.from_environment(variables, verifier=verifier_from_environment(variables))
         return cls(
             identities,
@@ -74,6 +82,7 @@ class Access:
             if settings.policy_file is None
             else BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER),
             is_unauthenticated=settings.unauthenticated,
+            trusts_names=is_set(variables, TRUST_VARIABLE),
         )
 
     @property
@@ -102,7 +111,7 @@ class Access:
     def backend(self, graph_id: str, inner: Backend, actor: Actor | None) -> Backend:
         """Return what executes the requests of an actor on a graph."""
         if self.is_open:
-            return inner
+            return inner if self._trusts_names else NamelessBackend(inner)
         return AuthorizedBackend(inner, self._policy_of(graph_id), actor)
 
     def require(
@@ -127,6 +136,44 @@ class Access:
 
     def _policy_of(self, graph_id: str) -> Policy:
         return self._policies.get(graph_id) or NoBundle(graph_id)
+
+
+class NamelessBackend:
+    """A graph as callers see it who are nobody: what they write has no actor."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    @property
+    def uri(self) -> str:
+        """Where the graph lives."""
+        return self._inner.uri
+
+    @property
+    def mode(self) -> Literal["read_write", "read_only"]:
+        """Whether the graph may be written to."""
+        return self._inner.mode
+
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request.
+
+        Raises:
+            UsageError: it is a write that names an actor.
+            OmnigraphError: whatever the operation raises.
+        """
+        named = getattr(request, "actor", None) if request.operation.writes else None
+        if named is not None:
+            details = BadValue(what="actor", value=str(named), expected="nothing: the server asks nobody who they are")
+            raise UsageError(
+                f"a server without tokens has no actors, so that nothing is written by '{named}'",
+                details=details,
+                hint=f"leave the actor out, serve with tokens, or set {TRUST_VARIABLE} for a server",
+            )
+        return self._inner.execute(request, attached)
+
+    def close(self) -> None:
+        """Close the backend behind this one."""
+        self._inner.close()
 
 
 def has_identities(environment: Mapping[str, str]) -> bool:

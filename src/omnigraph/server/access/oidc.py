@@ -85,6 +85,16 @@ _VARIABLES: Mapping[str, str] = {
 }
 
 
+# What the command line calls them, and what it says about them.
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "--oidc-issuer": (ISSUER_VARIABLE, "accept tokens of this OpenID Connect provider"),
+    "--oidc-audience": (AUDIENCE_VARIABLE, "what tokens of the provider must be issued for"),
+    "--oidc-jwks-url": (JWKS_VARIABLE, "where the keys of the provider are, if it shall not be asked"),
+    "--oidc-actor-claim": (ACTOR_CLAIM_VARIABLE, "the claim that names the actor; sub if not given"),
+    "--oidc-groups-claim": (GROUPS_CLAIM_VARIABLE, "the claim that lists groups; groups if not given"),
+}
+
+
 class OidcVerifier:
     """Checks tokens of one provider. Threads may share it.
 

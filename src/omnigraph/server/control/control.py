@@ -10,10 +10,13 @@ from omnigraph.server.control.logs import Redaction
 from omnigraph.server.control.metrics import ServerMetrics
 from omnigraph.server.control.outcomes import Outcomes
 from omnigraph.server.control.settings import ControlSettings
+from omnigraph.server.control.transactions import OpenTransactions
 
 
 class Control:
-    """Admission, outcomes, figures, and whether the server is about to end; all of it outlives a new configuration.
+    """Admission, outcomes, open transactions, figures, and whether the server is about to end.
+
+    All of it outlives a new configuration.
 
     Args:
         settings: what the operator set.
@@ -27,6 +30,7 @@ class Control:
         self.redaction = redaction or Redaction()
         self.admission = Admission(settings.admission)
         self.outcomes = Outcomes(clock)
+        self.transactions = OpenTransactions(clock, settings.transaction_idle_s)
         self.metrics = ServerMetrics(self.admission, clock)
         # Requests are answered, and load balancers are told to send no more.
         self.is_draining = False

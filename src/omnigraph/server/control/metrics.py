@@ -10,10 +10,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.history.feed.batch import FeedBatch
+from omnigraph.history.feed.reader import ChangeFeedPage
 from omnigraph.operations.local.backend import LocalBackend
 from omnigraph.operations.request import Backend
-from omnigraph.runtime import Clock, Cost
+from omnigraph.runtime import Clock, Cost, Counters
 from omnigraph.server.control.admission import Admission
+from omnigraph.txn.manifest.rows import Commit
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -63,7 +66,7 @@ class ServerMetrics:
         self._calls = Counter("omnigraph_storage_calls", "Calls to storage by operation.", ["operation"], registry=own)
         self._feed_lag = Histogram(
             "omnigraph_feed_lag_seconds",
-            "Time from a commit to its event in a stream.",
+            "Time from a commit until a feed gave it to a reader, who polls or follows a stream.",
             buckets=_SECONDS,
             registry=own,
         )
@@ -75,8 +78,8 @@ class ServerMetrics:
         self._figures.backends = graphs
 
     @contextmanager
-    def operation(self, name: str) -> Iterator[_Timed]:
-        """Measure an operation."""
+    def operation(self, name: str, counters: Counters) -> Iterator[_Timed]:
+        """Measure an operation, whose calls to storage are counted by ``counters`` as far as it does not itself."""
         began_s = self._clock.monotonic_s()
         timed = _Timed()
         outcome = "succeeded"
@@ -91,17 +94,15 @@ class ServerMetrics:
         finally:
             self._operations.labels(name, outcome).inc()
             self._operation_seconds.labels(name).observe(self._clock.monotonic_s() - began_s)
-            if timed.cost is not None:
-                self._calls.labels(name).inc(timed.cost.total_calls)
+            own = 0 if timed.cost is None else timed.cost.total_calls
+            self._calls.labels(name).inc(counters.cost().total_calls + own)
+            for commit in timed.delivered:
+                self._feed_lag.observe(max(0.0, (self._clock.now_ms() - commit.published_at_ms) / 1000))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
-
-    def feed_event(self, lag_s: float) -> None:
-        """Count an event of a change feed that was sent so long after its commit."""
-        self._feed_lag.observe(max(0.0, lag_s))
 
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""
@@ -111,15 +112,18 @@ class ServerMetrics:
 class _Timed:
     """What an operation tells of itself."""
 
-    __slots__ = ("cost",)
+    __slots__ = ("cost", "delivered")
 
     def __init__(self) -> None:
         self.cost: Cost | None = None
+        self.delivered: tuple[Commit, ...] = ()
 
     def told(self, response: object) -> None:
-        """Take the cost of a response, if it has one."""
+        """Take what a response says: its cost, if it has one, and the commits that a feed delivers by it."""
         cost = getattr(response, "cost", None)
         self.cost = cost if isinstance(cost, Cost) else None
+        if isinstance(response, FeedBatch | ChangeFeedPage):
+            self.delivered = tuple(block.cause.commit for block in response.blocks)
 
 
 class _Figures(Collector):

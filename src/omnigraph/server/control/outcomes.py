@@ -65,12 +65,23 @@ class Outcomes:
         self._lock = threading.Lock()
         self._by_request: OrderedDict[_Name, Outcome] = OrderedDict()
         self._by_key: OrderedDict[_Key, Outcome] = OrderedDict()
+        # Who has a key, whatever it did under it and on whichever branch: history knows the keys of one branch.
+        self._users: OrderedDict[_Name, Outcome] = OrderedDict()
 
     def find(self, graph_id: str, actor: str | None, request_id: str) -> Outcome | None:
         """Return what became of a write that the actor sent within the last hour, or None."""
         with self._lock:
             self._forget()
             return self._by_request.get((graph_id, actor, request_id))
+
+    def has_done(self, graph_id: str, actor: str | None, call: CallContext, operation: str) -> bool:
+        """Whether a request did an operation under its key when it was sent before."""
+        if call.idempotency_key is None:
+            return False
+        with self._lock:
+            self._forget()
+            first = self._by_key.get((graph_id, actor, call.idempotency_key, operation))
+            return first is not None and first.state == "succeeded" and first.digest == call.payload_digest
 
     def run(
         self,
@@ -105,23 +116,29 @@ class Outcomes:
             began_ms=self._clock.now_ms(),
         )
         key = (graph_id, actor, call.idempotency_key, operation) if call.idempotency_key and is_remembered else None
+        user = (graph_id, actor, call.idempotency_key) if call.idempotency_key else None
         while True:
-            first = self._enter(graph_id, mine, key)
+            first = self._enter(graph_id, mine, key, user)
             if first is None:
-                return self._do(mine, key, work)
-            if first.digest != mine.digest:
-                details = RepeatedRequest(branch="", commit_id=first.commit_id, request_id=first.request_id)
-                raise IdempotencyKeyError("the idempotency key was used before, for another request", details=details)
+                return self._do(mine, key, user, work)
             first.ended.wait()
             if first.state == "succeeded":
                 response: _Answer = first.response
                 return response
             # It failed and left its key free: this one tries.
 
-    def _enter(self, graph_id: str, mine: Outcome, key: _Key | None) -> Outcome | None:
-        """Note a write; returns the one that has its key already, if there is one."""
+    def _enter(self, graph_id: str, mine: Outcome, key: _Key | None, user: _Name | None) -> Outcome | None:
+        """Note a write; returns the one that has its key already, if there is one.
+
+        Raises:
+            IdempotencyKeyError: another request has the key.
+        """
         with self._lock:
             self._forget()
+            other = None if user is None else self._users.setdefault(user, mine)
+            if other is not None and other.digest != mine.digest:
+                details = RepeatedRequest(branch="", commit_id=other.commit_id, request_id=other.request_id)
+                raise IdempotencyKeyError("the idempotency key was used before, for another request", details=details)
             first = None if key is None else self._by_key.get(key)
             if first is not None:
                 return first
@@ -132,7 +149,7 @@ class Outcomes:
             self._by_request.move_to_end(name)
             return None
 
-    def _do(self, mine: Outcome, key: _Key | None, work: Callable[[], _Answer]) -> _Answer:
+    def _do(self, mine: Outcome, key: _Key | None, user: _Name | None, work: Callable[[], _Answer]) -> _Answer:
         try:
             response = work()
         except BaseException as error:
@@ -141,6 +158,8 @@ class Outcomes:
             with self._lock:
                 if key is not None:
                     self._by_key.pop(key, None)
+                if user is not None and self._users.get(user) is mine:
+                    del self._users[user]
             raise
         else:
             commit = getattr(response, "commit", None)
@@ -154,7 +173,7 @@ class Outcomes:
 
     def _forget(self) -> None:
         oldest_s = self._clock.monotonic_s() - KEPT_S
-        kept: tuple[OrderedDict[Any, Outcome], ...] = (self._by_request, self._by_key)
+        kept: tuple[OrderedDict[Any, Outcome], ...] = (self._by_request, self._by_key, self._users)
         for outcomes in kept:
             while outcomes:
                 name, outcome = next(iter(outcomes.items()))

@@ -5,7 +5,8 @@ Behind the policy and before the engine: the limits of the request, admission, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,14 +18,20 @@ from omnigraph.operations.history import (
     MergeRequest,
 )
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.transactions import (
+    BeginTransactionRequest,
+    BegunTransaction,
+    CommitTransactionRequest,
+    RollbackTransactionRequest,
+)
 from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
 from omnigraph.records import record
-from omnigraph.runtime import CallContext, calling
+from omnigraph.runtime import CallContext, calling, counting
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
 
-# Their commits carry the key, so that history answers a repeated one.
-_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert", "apply_schema"})
+# Their commits carry the key and all that their answers say, so that history answers a repeated one.
+_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert"})
 _BRANCH_BYTES = 256
 
 
@@ -81,7 +88,13 @@ class ServedBackend:
         """
         declared, served = request.operation, self._served
         call = self._call(is_write=declared.writes)
-        with calling(call), self._control.metrics.operation(declared.name) as timed:
+        metrics = self._control.metrics
+        with (
+            calling(call),
+            counting() as counters,
+            metrics.operation(declared.name, counters) as timed,
+            self._in_transaction(request),
+        ):
             if declared.writes:
                 with self._control.admission.admit(served.actor, estimate(request, served.body_bytes)):
                     response = self._control.outcomes.run(
@@ -96,7 +109,21 @@ class ServedBackend:
                 stoppable = attached if attached.cancel else replace(attached, cancel=self._control.stopping)
                 response = self._inner.execute(request, stoppable)
             timed.told(response)
+        if isinstance(response, BegunTransaction) and isinstance(request, BeginTransactionRequest):
+            self._control.transactions.begun(response.transaction, self._inner, served.actor)
         return response
+
+    @contextmanager
+    def _in_transaction(self, request: Request[Any]) -> Iterator[None]:
+        """Keep the transaction of a request from expiring, and note when the request ends it."""
+        name = getattr(request, "transaction", None)
+        if not isinstance(name, str):
+            yield
+            return
+        with self._control.transactions.using(name, self._served.actor):
+            yield
+        if isinstance(request, CommitTransactionRequest | RollbackTransactionRequest):
+            self._control.transactions.ended(name)
 
     def _call(self, *, is_write: bool) -> CallContext:
         served, asked = self._served, self._served.limits

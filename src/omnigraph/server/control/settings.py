@@ -94,6 +94,8 @@ class ControlSettings:
         drain_s: how long requests may take to end after a signal; ``OMNIGRAPH_DRAIN_SECONDS``.
         notice_s: for how long the server answers ``/readyz`` with 503 before it stops to take connections;
             ``OMNIGRAPH_DRAIN_NOTICE_SECONDS``.
+        transaction_idle_s: for how long a transaction may not be used before it is rolled back;
+            ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
 
     Raises:
         UsageError: an address makes no sense.
@@ -106,6 +108,7 @@ class ControlSettings:
     metrics_bind: tuple[str, int] | None = None
     drain_s: int = 30
     notice_s: int = 0
+    transaction_idle_s: int = 600
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ControlSettings:
@@ -142,7 +145,11 @@ class ControlSettings:
             ),
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
-            **numbers(drain_s="OMNIGRAPH_DRAIN_SECONDS", notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS"),
+            **numbers(
+                drain_s="OMNIGRAPH_DRAIN_SECONDS",
+                notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS",
+                transaction_idle_s="OMNIGRAPH_TRANSACTION_IDLE_SECONDS",
+            ),
         )
 
 

@@ -5,7 +5,8 @@ from omnigraph.server.openapi.document import (
     FULL_LEVEL,
     build_document,
     document_file,
+    knows_additions,
     served_document,
 )
 
-__all__ = ["BASE_LEVEL", "FULL_LEVEL", "build_document", "document_file", "served_document"]
+__all__ = ["BASE_LEVEL", "FULL_LEVEL", "build_document", "document_file", "knows_additions", "served_document"]

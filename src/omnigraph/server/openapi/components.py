@@ -189,6 +189,7 @@ EXTENDED: Mapping[str, str] = {
         "dry_run?: bool|null; resolve?: string|null; decisions?: object[]|null; message?: string|null; "
         "expected_head?: string|null"
     ),
+    "GraphInfo": "state?: string; reason?: string",
     "BranchListOutput": "details?: object[]",
     "CommitListOutput": "next_cursor?: string",
 }

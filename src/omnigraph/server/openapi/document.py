@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from omnigraph.server.openapi import components, operations
 from omnigraph.server.openapi.operations import Parameter, Row
 
 BASE_LEVEL, FULL_LEVEL = "0.10", "0.13"
+LEVEL_HEADER = "omnigraph-http-api"
 _FILES = {BASE_LEVEL: "base.json", FULL_LEVEL: "openapi.json"}
 _SCALARS: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -47,6 +49,18 @@ _DESCRIPTIONS = {
     501: "Not supported",
     503: "Not now",
 }
+
+
+def knows_additions(headers: Mapping[str, str]) -> bool:
+    """Whether a caller says that it knows the additions to the base: by ``Omnigraph-Http-Api: 0.13``, or a later one.
+
+    >>> knows_additions({"omnigraph-http-api": "0.13"}), knows_additions({"omnigraph-http-api": "0.9"})
+    (True, False)
+    """
+    given = headers.get(LEVEL_HEADER, "").strip().split(".")
+    if len(given) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in given):
+        return False
+    return [int(part) for part in given] >= [int(part) for part in FULL_LEVEL.split(".")]
 
 
 def document_file(level: str = BASE_LEVEL) -> Path:

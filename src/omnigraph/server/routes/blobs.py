@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from omnigraph.catalog.model import Scalar
-from omnigraph.engine.accepted import catalog_of
-from omnigraph.errors import BlobMissingError, BlobRangeError, ByteRange, MissingThing, TypeMissingError
-from omnigraph.operations.reads import ReadEntityRequest, ReadStateRequest
+from omnigraph.errors import BlobMissingError, BlobRangeError, ByteRange, MissingThing
+from omnigraph.operations.reads import ReadBlobRequest, ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.records import record
 from omnigraph.server.errors import error_body, plain_body
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.transport.bodies import branch_of, malformed, single
+from omnigraph.store.tables.pinned import BlobPart
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 _CHUNK_BYTES = 4 << 20
@@ -39,9 +37,11 @@ class _Selector:
 
 @record
 class _Blob:
-    data: bytes
+    size: int
     tag: str
     snapshot_id: str
+    # Reads bytes from a place on, so many at most.
+    read: Callable[[int, int], Awaitable[bytes]]
 
 
 @router.get("/blob")
@@ -55,16 +55,15 @@ async def get_blob(request: Request) -> Response:
         return refused
     span = _range(request, found)
     if span is None:
-        return _send(found.data, 200, {**headers, "Content-Length": str(len(found.data))})
+        return _send(found, 0, found.size, 200, headers)
     start, end = span
-    if start >= len(found.data):
-        details = ByteRange(start=start, end=max(start, end), length=len(found.data))
-        error = BlobRangeError(f"the range begins behind the last of {len(found.data)} bytes", details=details)
+    if start >= found.size:
+        details = ByteRange(start=start, end=max(start, end), length=found.size)
+        error = BlobRangeError(f"the range begins behind the last of {found.size} bytes", details=details)
         body = error_body(error, request.scope["omnigraph.request_id"])
-        return answer(body, status=416, headers={"Content-Range": f"bytes */{len(found.data)}"})
-    part = found.data[start:end]
-    told = {"Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(found.data)}"}
-    return _send(part, 206, {**headers, **told, "Content-Length": str(len(part))})
+        return answer(body, status=416, headers={"Content-Range": f"bytes */{found.size}"})
+    told = {"Content-Range": f"bytes {start}-{end - 1}/{found.size}"}
+    return _send(found, start, end, 206, {**headers, **told})
 
 
 @router.head("/blob")
@@ -76,20 +75,24 @@ async def head_blob(request: Request) -> Response:
     refused = _precondition(request, found, headers)
     if refused is not None:
         return refused
-    return Response(headers={**headers, "Content-Length": str(len(found.data))}, media_type=_TYPE)
+    return Response(headers={**headers, "Content-Length": str(found.size)}, media_type=_TYPE)
 
 
 def _headers(found: _Blob) -> dict[str, str]:
     return {"Accept-Ranges": "bytes", "ETag": found.tag, "Omnigraph-Snapshot-Id": found.snapshot_id}
 
 
-def _send(data: bytes, status: int, headers: dict[str, str]) -> Response:
-    return StreamingResponse(_pieces(data), status_code=status, headers=headers, media_type=_TYPE)
+def _send(found: _Blob, start: int, end: int, status: int, headers: dict[str, str]) -> Response:
+    told = {**headers, "Content-Length": str(end - start)}
+    return StreamingResponse(_pieces(found, start, end), status_code=status, headers=told, media_type=_TYPE)
 
 
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), _CHUNK_BYTES):
-        yield data[start : start + _CHUNK_BYTES]
+async def _pieces(found: _Blob, start: int, end: int) -> AsyncIterator[bytes]:
+    """Yield a range piece by piece. A piece is read when the client has taken the one before."""
+    while start < end:
+        piece = await found.read(start, min(_CHUNK_BYTES, end - start))
+        start += len(piece)
+        yield piece
 
 
 def _selector(request: Request) -> _Selector:
@@ -113,30 +116,39 @@ def _selector(request: Request) -> _Selector:
 
 
 async def _find(call: GraphCall) -> _Blob:
+    """Find a Blob and how long it is; its bytes are not read.
+
+    All of it is read from the one state that was found here, whatever is written meanwhile.
+    """
     chosen = _selector(call.request)
-    return await call.run(lambda backend: _read(backend, chosen))
+    backend = call.backend
+
+    def find() -> tuple[BlobPart, str]:
+        commit = str(backend.execute(ReadStateRequest(branch=chosen.branch, at=chosen.snapshot)).state.head.commit)
+        return _read(backend, chosen, commit, 0, 0), commit
+
+    async def read(start: int, length: int) -> bytes:
+        return (await call.service.run(lambda: _read(backend, chosen, commit, start, length))).data
+
+    found, commit = await call.service.run(find)
+    return _Blob(size=found.size, tag=f'"{found.tag}"', snapshot_id=commit, read=read)
 
 
-def _read(backend: Backend, chosen: _Selector) -> _Blob:
-    state = backend.execute(ReadStateRequest(branch=chosen.branch, at=chosen.snapshot)).state
-    key = f"{chosen.entity}:{chosen.type_name}"
-    catalog = catalog_of(state.schema)
-    owner = (catalog.edges if chosen.entity == "edge" else catalog.nodes).get(chosen.type_name)
-    if owner is None:
-        details = MissingThing(what="type", name=key)
-        raise TypeMissingError(f"type '{chosen.type_name}' was not found", details=details)
-    declared = owner.get(chosen.property)
-    if declared is None or declared.type.scalar is not Scalar.BLOB:
-        raise malformed("property", chosen.property, f"a Blob of {chosen.type_name}")
-    commit = str(state.head.commit)
-    entity = backend.execute(
-        ReadEntityRequest(type_name=key, entity_id=chosen.entity_id, branch=chosen.branch, at=chosen.snapshot or commit)
+def _read(backend: Backend, chosen: _Selector, commit: str, start: int, length: int) -> BlobPart:
+    asked = ReadBlobRequest(
+        type_name=f"{chosen.entity}:{chosen.type_name}",
+        entity_id=chosen.entity_id,
+        property=chosen.property,
+        start=start,
+        length=length,
+        branch=chosen.branch,
+        at=commit,
     )
-    data = None if entity is None else entity.properties.get(chosen.property)
-    if data is None:
+    found = backend.execute(asked)
+    if found is None:
         details = MissingThing(what="blob", name=chosen.entity_id)
         raise BlobMissingError(f"{chosen.type_name} '{chosen.entity_id}' has no {chosen.property}", details=details)
-    return _Blob(data=data, tag=f'"{hashlib.sha256(data).hexdigest()}"', snapshot_id=commit)
+    return found
 
 
 def _precondition(request: Request, found: _Blob, headers: dict[str, str]) -> Response | None:
@@ -147,7 +159,7 @@ def _precondition(request: Request, found: _Blob, headers: dict[str, str]) -> Re
         return answer(body, status=412, headers={"ETag": found.tag})
     must_not = request.headers.getlist("if-none-match")
     if must_not and _matches(must_not, found.tag, is_weak=True):
-        return Response(status_code=304, headers={**headers, "Content-Length": str(len(found.data))})
+        return Response(status_code=304, headers={**headers, "Content-Length": str(found.size)})
     return None
 
 
@@ -173,7 +185,7 @@ def _range(request: Request, found: _Blob) -> tuple[int, int] | None:
     if asked is None or asked.groups() == ("", ""):
         return None
     first, last = asked.groups()
-    length = len(found.data)
+    length = found.size
     if not first:
         # The last so many bytes.
         count = int(last)

@@ -28,6 +28,7 @@ from omnigraph.server.models import (
     logged_commit,
     optional_commit,
 )
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import branch_of, flag, malformed
 
@@ -73,6 +74,7 @@ async def create_branch(request: Request) -> Response:
     """Create a branch at the newest state of another one."""
     call = GraphCall(request)
     body = await call.json(BranchCreateBody)
+    refuse_condition(request)
     name, source = branch_of(body.name, "name"), branch_of(body.base, "from")
     if name == "main":
         raise malformed("name", name, "another name than main", "branch 'main' always exists")
@@ -85,6 +87,7 @@ async def create_branch(request: Request) -> Response:
 async def delete_branch(request: Request) -> Response:
     """Delete a branch and its own commits."""
     call = GraphCall(request)
+    refuse_condition(request)
     name = branch_of(path_value(request, "branch"))
     call.service.exports.refuse_while_exporting(call.graph.graph_id)
     await call.execute(DeleteBranchRequest(name=name, actor=call.actor_name))
@@ -96,6 +99,7 @@ async def merge_branches(request: Request) -> Response:
     """Merge a branch into another; with ``dry_run`` only say what that would do."""
     call = GraphCall(request)
     body = await call.json(BranchMergeBody)
+    refuse_condition(request)
     source, target = branch_of(body.source, "source"), branch_of(body.target, "target")
     if source == target:
         raise malformed("target", target, "another branch", "a branch cannot be merged into itself")
@@ -153,6 +157,7 @@ async def create_tag(request: Request) -> Response:
     """Name the state that a reference means at this moment."""
     call = GraphCall(request)
     body = await call.json(TagCreateBody)
+    refuse_condition(request)
     asked = CreateTagRequest(name=body.name, at=branch_of(body.at, "at"), actor=call.actor_name, message=body.message)
     return answer(_tag(await call.execute(asked)))
 
@@ -161,6 +166,7 @@ async def create_tag(request: Request) -> Response:
 async def delete_tag(request: Request) -> Response:
     """Remove a tag and answer with it."""
     call = GraphCall(request)
+    refuse_condition(request)
     return answer(_tag(await call.execute(DeleteTagRequest(name=path_value(request, "name")))))
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, NoReturn
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import CommitMissingError, MissingThing, OmnigraphError, ValueFormatError
 from omnigraph.errors.base import Kind
-from omnigraph.history.feed.tokens import DEFAULT_CHANGES, MAX_CHANGES, PageLimits
+from omnigraph.history.feed.tokens import DiffPlace, PageLimits, decode_token
 from omnigraph.operations.history import (
     BlameRequest,
     CommitChangesRequest,
+    DiffPageRequest,
     DiffRequest,
     GetCommitRequest,
     LogRequest,
@@ -29,9 +28,9 @@ from omnigraph.server.models import (
     logged_commit,
     optional_commit,
 )
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import branch_of, flag, malformed, refuse_others, single, whole
-from omnigraph.server.transport.paging import decode_place, encode_place
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 # The base route has no pages: it lists the whole history.
@@ -134,6 +133,7 @@ async def revert_commit(request: Request) -> Response:
     """Undo what one commit changed, as a commit of its own."""
     call = GraphCall(request)
     body = await call.json(RevertBody)
+    refuse_condition(request)
     asked = RevertRequest(
         commit=path_value(request, "commit_id"),
         branch=branch_of(body.branch),
@@ -169,48 +169,30 @@ def _needed(request: Request, name: str) -> str:
     return found
 
 
-class DiffPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the pages of a difference go on: between which commits, for which filter, behind how many changes."""
-
-    before: str
-    after: str
-    wanted: str
-    count: int
-
-
 @router.get("/diff")
 async def diff(request: Request) -> Response:
     """Compare two states, a page of changes or, with ``summary``, counts by type."""
     call = GraphCall(request)
     is_summary = flag(request, "summary")
-    limit = whole(request, "limit") or DEFAULT_CHANGES
-    if limit > MAX_CHANGES:
-        PageLimits(changes=limit)
-    wanted = change_filter(request)
-    ids = request.query_params.getlist("id")
-    told = msgspec.json.encode([wanted, ids]).decode()
+    wanted = {**change_filter(request), "ids": request.query_params.getlist("id")}
+    branch, limits = branch_of(single(request, "branch")), page_limits(request)
     token = single(request, "page_token")
-    place = None if token is None else decode_place(token, DiffPlace)
-    if place is not None and place.wanted != told:
-        raise malformed("page_token", token or "", "the filters that it was given for")
-    before = _needed(request, "from") if place is None else place.before
-    after = (single(request, "to") or "main") if place is None else place.after
-    asked = DiffRequest(before=before, after=after, branch=branch_of(single(request, "branch")), ids=ids, **wanted)
-    skipped = 0 if place is None else place.count
+    if token is None:
+        before, after = _needed(request, "from"), single(request, "to") or "main"
+    else:
+        # A token is about two commits, which the policy is asked about as if they were named.
+        place = decode_token(token)
+        if not isinstance(place, DiffPlace):
+            raise malformed("page_token", token, "the token of an earlier page of a difference")
+        before, after = place.before, place.after
+    if not is_summary:
+        paged = DiffPageRequest(before=before, after=after, branch=branch, page_token=token, limits=limits, **wanted)
+        return answer((await call.execute(paged)).to_json())
+    asked = DiffRequest(before=before, after=after, branch=branch, **wanted)
 
-    def compare(backend: Backend) -> dict[str, Any]:
+    def count(backend: Backend) -> dict[str, Any]:
         found = backend.execute(asked)
         ends = (str(found.before.state.head.commit), str(found.after.state.head.commit))
-        head = {"from_graph_commit_id": ends[0], "to_graph_commit_id": ends[1]}
-        if is_summary:
-            return {**head, "summary": found.stats().to_json()}
-        changes = list(islice(iter(found), skipped, skipped + limit + 1))
-        shown = [
-            {**change.to_json(), **({"changed": list(change.changed)} if change.changed else {})}
-            for change in changes[:limit]
-        ]
-        following = DiffPlace(before=ends[0], after=ends[1], wanted=told, count=skipped + limit)
-        more = {"next_page_token": encode_place(following)} if len(changes) > limit else {}
-        return {**head, "changes": shown, **more}
+        return {"from_graph_commit_id": ends[0], "to_graph_commit_id": ends[1], "summary": found.stats().to_json()}
 
-    return answer(await call.run(compare))
+    return answer(await call.run(count))

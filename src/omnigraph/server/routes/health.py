@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.policy import Action
-from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, served_document
+from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, knows_additions, served_document
 from omnigraph.server.service import Service, answer
 from omnigraph.values.formats import STORAGE_FORMAT
 
@@ -32,8 +32,17 @@ async def openapi(request: Request) -> Response:
 
 @router.get("/graphs")
 async def list_graphs(request: Request) -> Response:
-    """List the graphs that are served, by id."""
+    """List the graphs that are served, by id; blocked ones too, with the reason, for callers that know of them."""
     service: Service = request.app.state.service
     service.access.require(None, request.scope.get("omnigraph.actor"), Action.GRAPH_LIST, branch=None)
-    found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in service.graphs.ready.values()]
-    return answer({"graphs": found})
+    graphs = service.graphs
+    found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in graphs.ready.values()]
+    if not knows_additions(request.headers):
+        return answer({"graphs": found})
+    clean = service.control.redaction.clean
+    blocked = [
+        {"graph_id": graph.graph_id, "uri": graph.uri, "state": "blocked", "reason": clean(graph.reason)}
+        for graph in graphs.blocked.values()
+    ]
+    listed = [*({**graph, "state": "ready"} for graph in found), *blocked]
+    return answer({"graphs": sorted(listed, key=lambda graph: graph["graph_id"])})

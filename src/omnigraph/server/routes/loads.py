@@ -29,8 +29,10 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.policy import Action
+from omnigraph.runtime import CallContext
 from omnigraph.server.models import IngestBody, load_document
-from omnigraph.server.service import GraphCall, answer
+from omnigraph.server.routes.mutations import refuse_condition
+from omnigraph.server.service import GraphCall, answer, served_request
 from omnigraph.server.transport.bodies import NDJSON_TYPE, branch_of, malformed, media_type, read_body, single
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ async def ingest(request: Request) -> Response:
 async def _ingest(request: Request) -> dict[str, Any]:
     call = GraphCall(request)
     body = await call.json(IngestBody, limit=call.service.settings.limits.load_body)
+    refuse_condition(request)
     branch, base = branch_of(body.branch), None if body.base is None else branch_of(body.base, "from")
     await _require(call, branch, base)
 
@@ -79,6 +82,7 @@ async def load_ndjson(request: Request) -> Response:
     branch, base, mode = _parameters(request)
     # Who may not write is told so before anything is read.
     await _require(call, branch, base)
+    refuse_condition(request)
     found = media_type(request)
     if found != NDJSON_TYPE:
         details = BadValue(what="content-type", value=found[:100], expected=NDJSON_TYPE)
@@ -121,7 +125,11 @@ def _load(
 def _fork(call: GraphCall, backend: Backend, branch: str, base: str | None) -> bool:
     """Create the branch if it is missing and may be; return whether that was done."""
     if _exists(call.graph.backend, branch):
-        return False
+        # A request that is sent again is answered as it was when it made the branch.
+        sent = served_request(call)
+        key = CallContext(idempotency_key=sent.idempotency_key, payload_digest=sent.payload_digest)
+        outcomes = call.service.control.outcomes
+        return base is not None and outcomes.has_done(sent.graph_id, sent.actor, key, "create_branch")
     if base is None:
         details = MissingThing(what="branch", name=branch)
         raise BranchMissingError(f"branch '{branch}' not found; pass `from` to create it", details=details)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, StatusRequest
 from omnigraph.server.models import CleanupBody, OptimizeBody
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.transport.bodies import branch_of, flag, single
 
@@ -27,6 +28,7 @@ async def optimize(request: Request) -> Response:
     """Compact the tables of a branch and bring their indexes up to date."""
     call = GraphCall(request)
     body = await call.json(OptimizeBody)
+    refuse_condition(request)
     call.service.exports.refuse_while_exporting(call.graph.graph_id)
     asked = OptimizeRequest(branch=branch_of(body.branch), types=body.types, actor=call.actor_name)
     return answer((await call.execute(asked)).to_json())
@@ -37,6 +39,7 @@ async def cleanup(request: Request) -> Response:
     """Give back the storage of old states; without ``confirm`` only say what would go."""
     call = GraphCall(request)
     body = await call.json(CleanupBody)
+    refuse_condition(request)
     call.service.exports.refuse_while_exporting(call.graph.graph_id)
     asked = CleanupRequest(keep=body.keep, older_than_s=body.older_than_seconds, confirm=bool(body.confirm))
     return answer((await call.execute(asked)).to_json())

@@ -17,6 +17,7 @@ from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
 from omnigraph.server.middleware import log_internal
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.transport.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
@@ -37,6 +38,7 @@ async def execute(request: HttpRequest) -> Response:
     """Execute a declared operation. A write that has begun is finished, also when the client goes away."""
     call = GraphCall(request)
     _check_version(request)
+    refuse_condition(request)
     folder, stop = UploadFolder(), threading.Event()
     if request.headers.get(CANCELLED_HEADER) == "true":
         # The caller had stopped it before it was sent.

@@ -22,6 +22,7 @@ from omnigraph.server.models import (
     optional_commit,
     snapshot_document,
 )
+from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.stored_queries import StoredQueries
 from omnigraph.server.transport.bodies import branch_of, single
@@ -64,6 +65,7 @@ async def apply_schema(request: Request) -> Response:
     """Bring main to another schema, unless a cluster describes the graph."""
     call = GraphCall(request)
     body = await call.json(SchemaApplyBody)
+    refuse_condition(request)
     call.require(Action.SCHEMA_APPLY, branch=None, target="main")
     if call.service.settings.is_cluster:
         raise SchemaManagedError(

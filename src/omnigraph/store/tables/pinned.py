@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,10 +18,13 @@ from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, col
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.writing import blob_columns, blob_handling, plain_schema
 from omnigraph.store.translate import translating
+from omnigraph.values.printable import Printable
 
 KEY = "id"
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
+_ADDRESS_BITS = 32
+_OFFSET = (1 << _ADDRESS_BITS) - 1
 ROW_META = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_at_version")
 
 
@@ -59,6 +64,29 @@ class Search:
     full_text: Any = None
     nearest: Mapping[str, Any] | None = None
     fast: bool = False
+
+
+@record
+class BlobPart(Printable):
+    """Some bytes of a Blob.
+
+    Args:
+        size: how many bytes the whole Blob has.
+        tag: the same for as long as the Blob is; another one as soon as it is stored anew.
+        data: the bytes that were asked for.
+    """
+
+    size: int
+    tag: str
+    data: bytes
+
+    def lines(self) -> Iterator[str]:
+        """Yield how many bytes it holds, and of how many."""
+        yield f"{len(self.data)} of {self.size} bytes"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; bytes are the text that a load takes."""
+        return {"size": self.size, "tag": self.tag, "data": f"base64:{base64.b64encode(self.data).decode()}"}
 
 
 class PinnedTable:
@@ -185,6 +213,35 @@ class PinnedTable:
         with self.reading(), metered(self.handle, at_most=LOOKUP_STAGES):
             taken: pa.Table = self.handle._take_rows(list(row_ids), columns=names)  # noqa: SLF001 - the only form by row id
             return taken.select(names)
+
+    def read_blob(self, row_id: int, address: int, column: str, start: int, length: int | None) -> BlobPart | None:
+        """Return bytes of the Blob of a row, which alone are read; None when it is null.
+
+        Args:
+            row_id: the row.
+            address: where it lies in this version.
+            column: the Blob.
+            start: the first byte.
+            length: how many bytes at most; all to the end when None, and none at all, only size and tag, when 0.
+        """
+        self.datasets.handles.check_process()
+        with self.reading("read a Blob"), metered(self.handle, at_most=LOOKUP_STAGES):
+            [file] = self.handle.take_blobs(column, ids=[row_id], buffer_size=0)
+            if file is None:
+                return None
+            size = file.size()
+            left = max(0, size - start)
+            wanted = left if length is None else min(left, length)
+            data = file.read_range(start, wanted) if wanted else b""
+            return BlobPart(size=size, tag=self._place_of(address, column), data=data)
+
+    def _place_of(self, address: int, column: str) -> str:
+        """Return a text for the one place where a value lies: files never change, so neither does what lies there."""
+        number = next(number for number, name in self.fields if name == column)
+        fragment = next(item for item in self.fragments if item.metadata.id == address >> _ADDRESS_BITS)
+        paths = [file.path for file in fragment.metadata.files if number in file.fields]
+        place = f"{self.pin.location}\n{','.join(paths)}\n{address & _OFFSET}\n{number}"
+        return hashlib.sha256(place.encode()).hexdigest()
 
     @contextmanager
     def reading(self, doing: str = "read a table") -> Iterator[None]:

@@ -41,22 +41,48 @@ def serve(
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="Let everyone who reaches the server do everything.")
     ] = False,
+    oidc_issuer: Annotated[
+        str | None, typer.Option("--oidc-issuer", metavar="URL", help="Accept tokens of this OpenID Connect provider.")
+    ] = None,
+    oidc_audience: Annotated[
+        str | None,
+        typer.Option("--oidc-audience", metavar="NAME", help="What tokens of the provider must be issued for."),
+    ] = None,
+    oidc_jwks_url: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-jwks-url", metavar="URL", help="Where the keys of the provider are, if it shall not be asked."
+        ),
+    ] = None,
+    oidc_actor_claim: Annotated[
+        str | None,
+        typer.Option("--oidc-actor-claim", metavar="CLAIM", help="The claim that names the actor; sub if not given."),
+    ] = None,
+    oidc_groups_claim: Annotated[
+        str | None,
+        typer.Option("--oidc-groups-claim", metavar="CLAIM", help="The claim that lists groups; groups if not given."),
+    ] = None,
 ) -> int:
     """Serve one graph over HTTP until interrupted.
 
     Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error. Unless the environment names
-    tokens or --policy is given, a token is made for this run and printed first, as OMNIGRAPH_BEARER_TOKEN=TOKEN. Its
-    holder may do everything, and commands that ask the server read it from that variable.
+    tokens, or --policy or --oidc-issuer is given, a token is made for this run and printed first, as
+    OMNIGRAPH_BEARER_TOKEN=TOKEN. Its holder may do everything, and commands that ask the server read it from that
+    variable.
     """
     address = graph_address(graph, is_direct=True)
     from omnigraph.server.access.decisions import has_identities  # noqa: PLC0415 - the server's alone
+    from omnigraph.server.access.oidc import OPTIONS  # noqa: PLC0415 - see above
     from omnigraph.server.cluster import query_files  # noqa: PLC0415 - see above
     from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.main import serve as run  # noqa: PLC0415 - see above
 
     host, port = parse_bind(bind)
+    options = (oidc_issuer, oidc_audience, oidc_jwks_url, oidc_actor_claim, oidc_groups_claim)
+    variables = (variable for variable, _ in OPTIONS.values())
+    identity = {name: value for name, value in zip(variables, options, strict=True) if value is not None}
     token = None
-    if not unauthenticated and policy is None and not has_identities(os.environ):
+    if not unauthenticated and policy is None and not has_identities({**os.environ, **identity}):
         token = f"{Runtime.system().randomness.bits(_TOKEN_BITS):064x}"
         # Not to standard error, where logs go that other people read.
         write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stdout)
@@ -70,6 +96,7 @@ def serve(
         host=host,
         port=port,
         unauthenticated=unauthenticated,
+        identity=identity,
         owner_token=token,
     )
     return run(settings)
