@@ -58,7 +58,7 @@ soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
 server-load: setup ## Send 10,000 requests and open 10,000 connections to a server, and count what it has open afterwards
-	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/test_load.py --timeout 600 $(PYTEST_ARGS)
+	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/running/test_load.py --timeout 600 $(PYTEST_ARGS)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
 	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash tests/model -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)

@@ -128,6 +128,18 @@ class GraphCall:
         """
         self.service.access.require(self.graph.graph_id, self.actor, action, branch=branch, target=target)
 
+    def require_without_export(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
+        """Return if the actor may do something that has to wait while entities are exported, and none are.
+
+        Who may not do it does not learn of exports.
+
+        Raises:
+            StreamCapacityError: an export is running.
+            OmnigraphError: they may not.
+        """
+        self.require(action, branch=branch, target=target)
+        self.service.exports.refuse_while_exporting(self.graph.graph_id)
+
     async def json(self, shape: type[Shape], *, limit: int | None = None, needs_type: bool = True) -> Shape:
         """Return the JSON body as a record."""
         limits = self.service.settings.limits

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from joserfc.jwk import ECKey, OctKey, RSAKey
-from tests.server.provider import AUDIENCE, Provider
+from tests.server.access.provider import AUDIENCE, Provider
 
 from omnigraph.errors import IdentityConfigError, IdentityProviderError, TokenInvalidError
 from omnigraph.policy import Actor

@@ -20,6 +20,7 @@ from omnigraph.operations.history import (
     PreviewMergeRequest,
 )
 from omnigraph.operations.request import Backend
+from omnigraph.policy import Action
 from omnigraph.server.models import (
     BranchCreateBody,
     BranchMergeBody,
@@ -78,7 +79,7 @@ async def create_branch(request: Request) -> Response:
     name, source = branch_of(body.name, "name"), branch_of(body.base, "from")
     if name == "main":
         raise malformed("name", name, "another name than main", "branch 'main' always exists")
-    call.service.exports.refuse_while_exporting(call.graph.graph_id)
+    call.require_without_export(Action.BRANCH_CREATE, branch=source, target=name)
     await call.execute(CreateBranchRequest(name=name, source=source, actor=call.actor_name))
     return answer({"uri": call.graph.uri, "from": source, "name": name, "actor_id": call.actor_name})
 
@@ -89,7 +90,7 @@ async def delete_branch(request: Request) -> Response:
     call = GraphCall(request)
     refuse_condition(request)
     name = branch_of(path_value(request, "branch"))
-    call.service.exports.refuse_while_exporting(call.graph.graph_id)
+    call.require_without_export(Action.BRANCH_DELETE, branch=None, target=name)
     await call.execute(DeleteBranchRequest(name=name, actor=call.actor_name))
     return answer({"uri": call.graph.uri, "name": name, "actor_id": call.actor_name})
 

@@ -29,8 +29,8 @@ async def optimize(request: Request) -> Response:
     call = GraphCall(request)
     body = await call.json(OptimizeBody)
     refuse_condition(request)
-    call.service.exports.refuse_while_exporting(call.graph.graph_id)
     asked = OptimizeRequest(branch=branch_of(body.branch), types=body.types, actor=call.actor_name)
+    call.require_without_export(asked.operation.action, branch=asked.branch)
     return answer((await call.execute(asked)).to_json())
 
 
@@ -40,6 +40,6 @@ async def cleanup(request: Request) -> Response:
     call = GraphCall(request)
     body = await call.json(CleanupBody)
     refuse_condition(request)
-    call.service.exports.refuse_while_exporting(call.graph.graph_id)
     asked = CleanupRequest(keep=body.keep, older_than_s=body.older_than_seconds, confirm=bool(body.confirm))
+    call.require_without_export(asked.operation.action, branch=None)
     return answer((await call.execute(asked)).to_json())

@@ -26,7 +26,7 @@ from omnigraph.server.control.settings import ConnectionLimits
 from omnigraph.server.transport.connections import room_for
 from tests.server.conftest import PEOPLE
 from tests.server.process import RunningServer, run_server
-from tests.server.wire import dial, drip, exchange, head, read_all, sockets, status, until
+from tests.server.running.wire import dial, drip, exchange, head, read_all, sockets, status, until
 
 GRAPH = "/graphs/people"
 JSON = "Content-Type: application/json"

@@ -11,6 +11,11 @@ import httpx2
 import pytest
 
 import omnigraph
+from omnigraph.server.access.decisions import Access
+from omnigraph.server.access.identity import Identities
+from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.main import open_service
+from tests.server.inside import client_of
 from tests.server.process import RunningServer, run_server
 
 GRAPH = "/graphs/wide"
@@ -150,3 +155,29 @@ def test_stream_ends_with_a_way_to_resume_when_the_server_stops(tmp_path: Path):
             assert json.loads(last["data"])["resumable"] is True
             assert list(coming) == []
         assert server.process.wait(60) == 0
+
+
+@pytest.mark.anyio
+async def test_who_may_not_maintain_does_not_learn_of_an_export(tmp_path: Path):
+    place = tmp_path / "g.omni"
+    with omnigraph.init(place, "node Item { key: String @key }"):
+        pass
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), owner_token="secret")  # noqa: S106
+    service = open_service(settings)
+    leave = service.exports.take("g")
+    denied = Access(Identities.of({"guest": "guest"}, source="here"), {}, is_unauthenticated=False)
+    moves = [
+        ("POST", "branches", {"name": "draft"}),
+        ("DELETE", "branches/draft", None),
+        ("POST", "maintenance/optimize", {}),
+        ("POST", "maintenance/cleanup", {"keep": 1}),
+    ]
+    async with client_of(service) as http:
+        for access, token, status in ((service.access, "secret", 413), (denied, "guest", 403)):
+            service.access = access
+            for method, path, body in moves:
+                answer = await http.request(
+                    method, f"/graphs/g/{path}", json=body, headers={"Authorization": f"Bearer {token}"}
+                )
+                assert (path, answer.status_code) == (path, status)
+        leave()

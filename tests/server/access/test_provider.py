@@ -16,8 +16,8 @@ from omnigraph.runtime import SystemClock
 from omnigraph.server import main as server_main
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.config import ServerSettings
+from tests.server.access.provider import AUDIENCE, Provider
 from tests.server.process import RunningServer, run_server
-from tests.server.provider import AUDIENCE, Provider
 from tests.session_graph import RELAXED
 
 SCHEMA = "node Person { name: String @key }"

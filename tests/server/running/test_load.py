@@ -22,7 +22,7 @@ import pytest
 
 import omnigraph
 from tests.server.process import RunningServer, run_server
-from tests.server.wire import dial, exchange, head, sockets, status, until, usage
+from tests.server.running.wire import dial, exchange, head, sockets, status, until, usage
 
 IS_FULL = os.environ.get("OMNIGRAPH_SERVER") == "full"
 REQUESTS = CONNECTIONS = 10_000 if IS_FULL else 1_000
