@@ -35,7 +35,7 @@ from omnigraph.history.merge.conflicts import (
 )
 from omnigraph.history.merge.decisions import Decisions
 from omnigraph.history.merge.resolution import Resolution, settle_rows
-from omnigraph.history.merge.row_conflicts import FirstConflicts, describe_rows, row_images
+from omnigraph.history.merge.row_conflicts import FirstConflicts, describe_rows, json_images
 from omnigraph.history.merge.schemas import (
     MergedRowsAfter,
     MergedView,
@@ -517,4 +517,4 @@ def _images(side: SideTable | None, ids: set[str], owner: NodeType | EdgeType) -
     except BranchMissingError:
         # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
         return {}
-    return dict(zip(rows.column("id").to_pylist(), row_images(owner, rows), strict=True))
+    return dict(zip(rows.column("id").to_pylist(), json_images(owner, rows), strict=True))

@@ -18,7 +18,7 @@ from omnigraph.history.merge.resolution import changed_on_both
 from omnigraph.history.merge.three_way import RowConflicts
 
 
-def row_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
+def json_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
     """Return each row as its properties and, for an edge, the nodes it joins; the id is left out."""
     columns = {prop.name: _values(rows.column(prop.name)) for prop in owner.properties}
     images: list[dict[str, Any]] = [
@@ -77,7 +77,7 @@ def describe_rows(owner: NodeType | EdgeType, key: str, found: Sequence[RowConfl
     conflicts = []
     for item in found:
         images = [
-            [None] * len(item.ids) if rows is None else row_images(owner, rows)
+            [None] * len(item.ids) if rows is None else json_images(owner, rows)
             for rows in (item.base, item.source, item.target)
         ]
         for entity_id, clashing, base, source, target in zip(
