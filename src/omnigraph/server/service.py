@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -215,7 +216,11 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 
 def encode(document: Any) -> bytes:
     """Return a document as JSON."""
-    return _ENCODER.encode(document)
+    try:
+        return _ENCODER.encode(document)
+    except UnicodeEncodeError:
+        # JSON can bring half of a surrogate pair, which UTF-8 cannot hold; what echoes it is escaped as it came.
+        return json.dumps(document, default=_plain).encode()
 
 
 def answer(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

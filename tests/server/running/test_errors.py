@@ -82,7 +82,7 @@ def test_what_should_not_happen_is_an_error_like_every_other(tmp_path, monkeypat
     settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(tmp_path / "g.omni")),), unauthenticated=True)
     service = open_service(settings)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret")
 
     monkeypatch.setattr(*((service.graphs, "get") if where == "route" else (service.access, "authenticate")), fail)

@@ -187,12 +187,11 @@ class Stager:
 
         return side_by_side(self._pool, one, tuple(tables))
 
-    def place(self, pin: TablePin, operation_id: OperationId) -> TablePin:
+    def place(self, pin: TablePin) -> TablePin:
         """Return where changes of a table go: to itself, or to a fork when the branch only inherits it."""
         if self._line.owns(pin):
             return pin
-        # The name is this attempt's own, so a fork that a crash left behind is never met again.
-        fork = self._tables.fork(pin, f"{self._line.lance_branch}.{operation_id[-8:].lower()}")
+        fork = self._tables.fork(pin, f"{self._line.lance_branch}.{self._fresh_suffix()}")
         self._syncing.line(fork.location, fork.branch or "", fork.version)
         return fork
 
@@ -249,7 +248,7 @@ class Stager:
         outcome = change.outcome if isinstance(change, RowChange | TableAlter) else None
         if outcome is not None and not self._line.owns(entry.pin):
             return _adopted(change.table_key, outcome)
-        table = self._tables.open(self.place(entry.pin, operation_id))
+        table = self._tables.open(self.place(entry.pin))
         commit = self._stage_commit(table, change, operation_id)
         return None if commit is None else self._staged(entry, (_action_kind(change),), (commit,))
 
@@ -314,9 +313,7 @@ class Stager:
                 assert_never(change)
 
     def _register(self, change: TableRegister, operation_id: OperationId) -> StagedTable:
-        # The end of the operation id makes the place unique, so that what a failed attempt leaves behind can
-        # neither be mistaken for the table nor stand in the way of the next attempt.
-        location = f"{change.folder}/{_folder_name(change)}-{operation_id[-8:].lower()}"
+        location = f"{change.folder}/{_folder_name(change)}-{self._fresh_suffix()}"
         commit = stage_create(
             self._tables.datasets, location, change.schema, change.rows, operation_id=operation_id, runtime=self._world
         )
@@ -328,6 +325,14 @@ class Stager:
             actions=(TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),),
             entry=entry,
         )
+
+    def _fresh_suffix(self) -> str:
+        """Return what makes the name of a place unique.
+
+        What a failed attempt left behind, of this write or of one that crashed, can then neither be mistaken for the
+        table nor stand in the way of the next attempt.
+        """
+        return self._world.ids.ulid()[-8:].lower()
 
     def _finish(self, commit: StagedCommit) -> None:
         self._syncing.before_landing(commit)

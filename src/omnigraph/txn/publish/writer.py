@@ -322,7 +322,7 @@ class BranchWriter:
         if known is None:
             stager = self.services.stager
             with counting(txn.counters):
-                known = stager.place(txn.snapshot.entry(table_key).pin, txn.operation_id)
+                known = stager.place(txn.snapshot.entry(table_key).pin)
             txn.prepared[table_key] = known
         return known
 
