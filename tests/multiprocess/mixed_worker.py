@@ -101,7 +101,14 @@ class Worker:
             return omnigraph.open(
                 ground.root, storage_options=ground.options, settings=ground.txn_settings, maintenance=_MAINTENANCE
             )
-        return omnigraph.open(self._address)
+        while True:
+            self._check_parent()
+            try:
+                return omnigraph.open(self._address)
+            except OmnigraphError as error:
+                if error.code not in LOST:
+                    raise
+            time.sleep(_SERVER_TICK_S)
 
     def _come_back(self, graph: Graph) -> None:
         """Find out what became of what was under way when this process, or its server, was killed."""
@@ -118,16 +125,8 @@ class Worker:
             self._wait_for_server()
 
     def _wait_for_server(self) -> None:
-        while self._address is not None:
-            self._check_parent()
-            try:
-                omnigraph.open(self._address).close()
-            except OmnigraphError as error:
-                if error.code not in LOST:
-                    raise
-                time.sleep(_SERVER_TICK_S)
-            else:
-                return
+        if self._address is not None:
+            self._open().close()
 
     def _choose(self) -> Callable[[Graph, Member], None]:
         """Return each deed once, in an order in which the first process can do all of them, and then any."""

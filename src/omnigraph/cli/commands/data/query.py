@@ -238,10 +238,11 @@ def query(
 def _run(backend: CommandBackend, request: QueryRequest, spark: SparkRequest) -> Result:
     if not choose_plainly(spark).is_spark:
         return backend.execute(request)
+    storage = local_backend(backend)
     from omnigraph.spark.query import run_query  # noqa: PLC0415 - loaded for the reads that run on it
 
     with open_spark(spark, is_short=True) as started:
-        return run_query(local_backend(backend), request, started)
+        return run_query(storage, request, started)
 
 
 explain_app = new_app()
