@@ -54,7 +54,7 @@ fuzz: setup ## Long property-based runs: both languages, histories, files and ar
 cost-deep: setup ## Count the storage calls of every operation at a depth of 1,000 commits too
 	OMNIGRAPH_COST=deep $(BIN)/pytest tests/cost --timeout 900 $(PYTEST_ARGS)
 
-soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of four runs, judged by an auditor
+soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of six runs, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
 server-load: setup ## Send 10,000 requests and open 10,000 connections to a server, and count what it has open afterwards
