@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,9 @@ class WarmProcess:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # It may end right here.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None and self._line.has_ended(timeout):
