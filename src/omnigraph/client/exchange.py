@@ -141,6 +141,8 @@ class Exchange:
         self._settings = settings
         self._runtime = runtime
         self._attempt = 0
+        # Whether an attempt was sent whose answer never came.
+        self._may_be_done = False
         self._retry_after_s: float | None = None
         self._held = ExitStack()
         sent, self._files = files_of(request)
@@ -199,21 +201,23 @@ class Exchange:
             is_timeout: whether the server was silent for too long.
             was_sent: whether the server may have got the request.
         """
-        if was_sent and self.operation.writes:
-            details = RequestOutcome(
-                address=str(self.address),
-                operation=self.operation.name,
-                request_id=self.request_id,
-                idempotency_key=self.key,
-                reason=reason,
-            )
-            effect = Effect.NONE if self.operation.name in _UNPUBLISHED else None
-            message = f"the answer to '{self.operation.name}' was lost: {reason}"
-            return RequestOutcomeError(message, details=details, effect=effect)
+        self._may_be_done = self._may_be_done or was_sent
+        if self._may_be_done and self.operation.writes:
+            return self._open_outcome(reason)
         fault = ServerFault(address=self.address.server, reason=reason)
         if is_timeout and was_sent:
             return ServerTimeoutError(f"'{self.address.server}' did not answer in time", details=fault)
         return ServerUnreachableError(f"cannot reach '{self.address.server}': {reason}", details=fault)
+
+    def judge(self, error: OmnigraphError) -> OmnigraphError:
+        """Return what an error says of the request as a whole.
+
+        An attempt that was not let in says nothing about an earlier one whose answer was lost.
+        """
+        is_untried = error.retry is Retry.AS_IS and error.effect is Effect.NONE
+        if self._may_be_done and self.operation.writes and is_untried:
+            return self._open_outcome(error.message)
+        return error
 
     def wait_before_retry(self, error: OmnigraphError, incoming: Incoming, handshake: Handshake) -> float | None:
         """Return how long to wait before the request is sent again; None when it must not be.
@@ -227,6 +231,18 @@ class Exchange:
         wait_s = _FIRST_WAIT_S * (1 << (self._attempt - 1)) * (0.5 + self._runtime.randomness.fraction())
         wait_s = max(wait_s, self._retry_after_s or 0.0)
         return wait_s if wait_s <= self._settings.max_wait_s else None
+
+    def _open_outcome(self, reason: str) -> RequestOutcomeError:
+        details = RequestOutcome(
+            address=str(self.address),
+            operation=self.operation.name,
+            request_id=self.request_id,
+            idempotency_key=self.key,
+            reason=reason,
+        )
+        effect = Effect.NONE if self.operation.name in _UNPUBLISHED else None
+        message = f"the answer to '{self.operation.name}' was lost: {reason}"
+        return RequestOutcomeError(message, details=details, effect=effect)
 
     def _is_repeatable(self, error: OmnigraphError) -> bool:
         is_stopped = self.attached.cancel is not None and self.attached.cancel.is_set()

@@ -32,6 +32,17 @@ ADD = "query add($name: String) { insert Team { code: $name, name: $name } }"
 PATIENT = ClientSettings(timeout_s=60, max_wait_s=1)
 
 
+BUSY = {
+    "code": "request.timeout",
+    "kind": "busy",
+    "message": "slow",
+    "hint": None,
+    "retry": "as_is",
+    "effect": "none",
+    "details": {"resource": "seconds", "limit": 1, "actual": 2, "place": None},
+}
+
+
 class Broken:
     """A proxy in front of a server that spoils chosen answers: it counts requests and remembers their heads."""
 
@@ -185,6 +196,25 @@ def test_an_outcome_that_cannot_be_looked_up_stays_unknown(server):
         assert graph.log(limit=1)[0].request_id == unknown.value.details.request_id
 
 
+@pytest.mark.parametrize("later", ["gone", "busy"])
+def test_a_lost_answer_stays_lost_when_later_attempts_are_not_let_in(server, later):
+    def spoil(count, head, answer):
+        if b"/mutate" not in head:
+            return answer
+        if sum(b"/mutate" in one for one in proxy.heads) == 1:
+            if later == "gone":
+                proxy.close()
+            return b""
+        return plain(429, {"error": "too many", "problem": BUSY})
+
+    with spoiled(server, spoil) as proxy, omnigraph.open(f"{proxy.url}/graphs/people", client=PATIENT) as graph:
+        with pytest.raises(RequestOutcomeError) as unknown:
+            graph.mutate(ADD, {"name": f"lost-{later}"})
+        assert unknown.value.effect is Effect.UNKNOWN
+    with omnigraph.open(f"{server.url}/graphs/people") as graph:
+        assert count_teams(graph, f"lost-{later}") == 1
+
+
 def test_a_read_whose_answer_was_cut_off_is_sent_again(server):
     def spoil(count, head, answer):
         return answer[: len(answer) - 20] if b"/query" in head and count == 2 else answer
@@ -195,8 +225,7 @@ def test_a_read_whose_answer_was_cut_off_is_sent_again(server):
 
 
 def test_errors_that_say_so_are_waited_for_and_others_are_not(server):
-    problem = {"code": "request.timeout", "kind": "busy", "message": "slow", "hint": None, "retry": "as_is"}
-    problem |= {"effect": "none", "details": {"resource": "seconds", "limit": 1, "actual": 2, "place": None}}
+    problem = BUSY
 
     def spoil(count, head, answer):
         return plain(429, {"error": "slow", "problem": problem}, "retry-after: 0") if 1 < count < 4 else answer

@@ -104,8 +104,11 @@ class AsyncRemoteBackend:
                 try:
                     async with watching(attached.cancel, lambda: self._stop(exchange.request_id)):
                         return cast("Response", await self._send(exchange, incoming))
-                except OmnigraphError as error:
+                except OmnigraphError as problem:
+                    error = exchange.judge(problem)
                     wait_s = exchange.wait_before_retry(error, incoming, self._handshake)
+                    if wait_s is None and error is not problem:
+                        raise error from problem
                     if wait_s is None:
                         raise
                 await sleep(wait_s)

@@ -105,8 +105,11 @@ class RemoteBackend:
                 try:
                     with watching(attached.cancel, lambda: self._stop(exchange.request_id)):
                         return cast("Response", self._send(exchange, incoming))
-                except OmnigraphError as error:
+                except OmnigraphError as problem:
+                    error = exchange.judge(problem)
                     wait_s = exchange.wait_before_retry(error, incoming, self._handshake)
+                    if wait_s is None and error is not problem:
+                        raise error from problem
                     if wait_s is None:
                         raise
                 sleep(wait_s)

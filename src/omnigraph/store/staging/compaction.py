@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from itertools import count
 from typing import Any
 
 from lance import LanceOperation
@@ -19,7 +20,7 @@ from lance.optimize import Compaction, RewriteResult
 from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
-from omnigraph.store.handles import metered
+from omnigraph.store.handles import last_fragment_id, metered
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.tables.pins import ROW_VERSIONS, fragment_to_json
 from omnigraph.store.tables.row_versions import flattened
@@ -115,32 +116,40 @@ def _result(text: str) -> RewriteResult:
     return result
 
 
-def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None:
-    """Give fragments ids that no other fragment of this version has and no index mentions.
+# How many fragments others may add while a compaction is worked out, before it has to be worked out again.
+_ROOM = 1024
 
-    Left at zero, Lance would number them, but let full-text and vector indexes claim to cover fragment zero. A table
-    lists its fragments by id, and compactions keep that order. So a fragment gets an id between those around the ones
-    that it replaces, if one is free: rows in the order of their row ids have them stored as few ranges, which keeps the
-    table's manifest small. Behind what was written meanwhile, old rows would follow young ones for good.
+
+def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None:
+    """Give fragments ids under which no index finds rows of others.
+
+    Files of indexes hold addresses of rows, and go on holding those of fragments that are gone. Under an id that is
+    used again they would find rows of another fragment, so that a table with indexes gets ids that none of its
+    fragments has ever had, with room for what is added meanwhile. Left at zero, Lance would number them, but let
+    full-text and vector indexes claim to cover fragment zero.
+
+    A table without indexes may use ids again. It lists its fragments by id, and compactions keep that order. So a
+    fragment gets an id between those around the ones that it replaces, if one is free: rows in the order of their row
+    ids have them stored as few ranges, which keeps the table's manifest small.
     """
-    mentioned = frozenset[int]().union(*(index.fragment_ids for index in table.indexes()))
     present = {fragment.metadata.id for fragment in table.fragments}
+    has_indexes = bool(table.indexes())
+    following = count(max(present | {last_fragment_id(table.handle)}) + 1 + (_ROOM if has_indexes else 0))
     for group in groups:
         old = {fragment.id for fragment in group.old_fragments}
         new: list[FragmentMetadata] = list(group.new_fragments)
-        chosen = _id_between(old, present - old, mentioned) if len(new) == 1 else None
-        first = max(present | mentioned, default=0) + 1 if chosen is None else chosen
-        for fragment_id, fragment in enumerate(new, start=first):
-            fragment.id = fragment_id
-            present.add(fragment_id)
+        chosen = None if has_indexes or len(new) > 1 else _id_between(old, present - old)
+        for fragment in new:
+            fragment.id = next(following) if chosen is None else chosen
+            present.add(fragment.id)
         group.new_fragments = new
 
 
-def _id_between(old: set[int], others: set[int], mentioned: frozenset[int]) -> int | None:
+def _id_between(old: set[int], others: set[int]) -> int | None:
     """Return a free id between the fragments around those that go; None if there is none."""
     after = min((number for number in others if number > max(old)), default=max(old) + 1)
     before = max((number for number in others if number < max(old)), default=-1)
-    return next((number for number in range(after - 1, before, -1) if number not in mentioned), None)
+    return after - 1 if after - 1 > before else None
 
 
 def _originals(result: Any) -> list[FragmentMetadata]:
