@@ -171,9 +171,10 @@ class Stager:
         self, snapshot: GraphSnapshot, changes: Iterable[TableChange], operation_id: OperationId, commit_id: CommitId
     ) -> tuple[StagedTable | None, ...]:
         """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
+        suffix = self._fresh_suffix()
 
         def one(change: TableChange) -> StagedTable | None:
-            staged = self._stage_one(snapshot, change, operation_id, commit_id)
+            staged = self._stage_one(snapshot, change, operation_id, commit_id, suffix)
             self._world.failpoints.hit("txn.stage.after_table")
             return staged
 
@@ -181,9 +182,10 @@ class Stager:
 
     def register(self, tables: Sequence[TableRegister], operation_id: OperationId) -> tuple[StagedTable, ...]:
         """Create tables that nothing names yet, side by side."""
+        suffix = self._fresh_suffix()
 
         def one(table: TableRegister) -> StagedTable:
-            return self._register(table, operation_id)
+            return self._register(table, operation_id, suffix)
 
         return side_by_side(self._pool, one, tuple(tables))
 
@@ -196,13 +198,13 @@ class Stager:
         return fork
 
     def _stage_one(
-        self, snapshot: GraphSnapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId
+        self, snapshot: GraphSnapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId, suffix: str
     ) -> StagedTable | None:
         match change:
             case TableRegister():
                 if change.outcome is not None and self._line.lance_branch is not None:
                     return _adopted(change.table_key, change.outcome)
-                return self._register(change, operation_id)
+                return self._register(change, operation_id, suffix)
             case TableDrop():
                 entry = snapshot.entry(change.table_key)
                 stone = Tombstone(
@@ -312,8 +314,8 @@ class Stager:
             case _:
                 assert_never(change)
 
-    def _register(self, change: TableRegister, operation_id: OperationId) -> StagedTable:
-        location = f"{change.folder}/{_folder_name(change)}-{self._fresh_suffix()}"
+    def _register(self, change: TableRegister, operation_id: OperationId, suffix: str) -> StagedTable:
+        location = f"{change.folder}/{_folder_name(change)}-{suffix}"
         commit = stage_create(
             self._tables.datasets, location, change.schema, change.rows, operation_id=operation_id, runtime=self._world
         )
