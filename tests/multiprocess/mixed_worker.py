@@ -87,13 +87,22 @@ class Worker:
             while not self._is_over():
                 me.deeds += 1
                 self._arm(often=False)
-                self._choose()(graph, me)
+                self._do(self._choose(), graph)
                 reads.go_on(me)
                 if me.has_lost_answers:
                     self._come_back(graph)
             reads.go_on(me, is_end=True)
             reads.export(graph, me)
         me.note("close", deeds=me.deeds)
+
+    def _do(self, deed: Callable[[Graph, Member], None], graph: Graph) -> None:
+        """Do something; a server that is gone before it has begun leaves nothing behind."""
+        try:
+            deed(graph, self.me)
+        except OmnigraphError as error:
+            if self._address is None or error.code not in LOST:
+                raise
+            self.me.has_lost_answers = True
 
     def _open(self) -> Graph:
         ground = self._ground
