@@ -106,7 +106,7 @@ class State:
             entity_id: its id; that of an entity with a key follows from the key.
 
         Raises:
-            TypeMissingError: there is no such type.
+            TypeMissingError: the schema has no type of that name.
             UsageError: a node type and an edge type have that name.
         """
         request = ReadEntityRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at)
@@ -131,8 +131,8 @@ class State:
             length: how many bytes at most; all to the end when None, and 0 to ask for the size alone.
 
         Raises:
-            TypeMissingError: there is no such type.
-            UsageError: a node type and an edge type have that name, or the property is no Blob.
+            TypeMissingError: the schema has no type of that name.
+            UsageError: a node type and an edge type have that name, or the property is not a Blob.
         """
         request = ReadBlobRequest(
             type_name=type_name,
@@ -277,7 +277,7 @@ class State:
             limit: how many events at most.
 
         Raises:
-            TypeMissingError: there is no such type.
+            TypeMissingError: the schema has no type of that name.
             HistoryGoneError: this state was reclaimed.
         """
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at, limit=limit)

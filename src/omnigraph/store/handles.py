@@ -315,44 +315,6 @@ def apart(handle: LanceDataset) -> LanceDataset:
     return copy.copy(handle)
 
 
-# The field of a version's protobuf message that holds the number, and the kinds of values that others may hold.
-_MAX_FRAGMENT_ID = 11
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-
-def last_fragment_id(handle: LanceDataset) -> int:
-    """Return the highest id that a fragment of the dataset has had so far, also one that is gone; -1 for none.
-
-    Lance tells it nowhere else than in the version itself.
-    """
-    message = handle._ds.serialized_manifest()  # noqa: SLF001 - see above
-    place, found = 0, -1
-    while place < len(message):
-        key, place = _varint(message, place)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, place = _varint(message, place)
-            found = value if number == _MAX_FRAGMENT_ID else found
-        elif kind == _BYTES:
-            length, place = _varint(message, place)
-            place += length
-        else:
-            place += {_FIXED64: 8, _FIXED32: 4}[kind]
-    return found
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and the place behind it."""
-    value = shift = 0
-    while True:
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, place
-
-
 def _is_of(pin: TablePin, location: str, branch: str | None) -> bool:
     return pin.location == location and branch in {None, pin.branch}
 

@@ -50,7 +50,7 @@ def test_a_blob_that_is_not_there_is_none_and_another_property_is_refused(place:
     with omnigraph.open(place, mode="read_only") as graph:
         assert graph.blob("Doc", "none", "body") is None
         assert graph.blob("Doc", "nobody", "body") is None
-        with pytest.raises(UsageError, match="'title' is no Blob of Doc"):
+        with pytest.raises(UsageError, match="'title' of Doc is not a Blob"):
             graph.blob("Doc", "small", "title")
 
 

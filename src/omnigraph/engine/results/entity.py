@@ -68,7 +68,7 @@ def read_entity(state: GraphSnapshot | PastState, type_name: str, entity_id: str
         entity_id: its id.
 
     Raises:
-        TypeMissingError: there is no such type.
+        TypeMissingError: the schema has no type of that name.
         UsageError: a node type and an edge type have that name.
     """
     table_key = find_table(state.origins if isinstance(state, PastState) else state.state.tables, type_name)
@@ -86,18 +86,18 @@ def read_blob(
     start: int = 0,
     length: int | None = None,
 ) -> BlobPart | None:
-    """Return bytes of a Blob of an entity, which alone are read; None when there is no such entity, or it is null.
+    """Read a range of a Blob and nothing else of it; None when the entity does not exist or its Blob is null.
 
     Raises:
-        TypeMissingError: there is no such type.
-        UsageError: a node type and an edge type have that name, or the property is no Blob.
+        TypeMissingError: the schema has no type of that name.
+        UsageError: a node type and an edge type have that name, or the property is not a Blob.
     """
     table_key = find_table(state.origins if isinstance(state, PastState) else state.state.tables, type_name)
     with state.reading():
         table = state.table(table_key)
         if name not in blob_columns(table.schema):
             details = BadValue(what="property", value=name, expected=f"a Blob of {type_name}")
-            raise UsageError(f"'{name}' is no Blob of {type_name}", details=details)
+            raise UsageError(f"'{name}' of {type_name} is not a Blob", details=details)
         found = table.lookup([entity_id], [])
         if not found.num_rows:
             return None

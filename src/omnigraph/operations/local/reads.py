@@ -140,7 +140,7 @@ def read_entity(graph: OpenGraph, request: ReadEntityRequest, attached: Attachme
     """Return a node or an edge by its id; None when there is none.
 
     Raises:
-        TypeMissingError: there is no such type.
+        TypeMissingError: the schema has no type of that name.
         UsageError: a node type and an edge type have that name.
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
     """
@@ -157,8 +157,8 @@ def read_blob(graph: OpenGraph, request: ReadBlobRequest, attached: Attachments)
     """Return some bytes of one Blob; None when there is no such entity, or its Blob is null.
 
     Raises:
-        TypeMissingError: there is no such type.
-        UsageError: a node type and an edge type have that name, or the property is no Blob.
+        TypeMissingError: the schema has no type of that name.
+        UsageError: a node type and an edge type have that name, or the property is not a Blob.
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
     """
     from omnigraph.engine.results.entity import read_blob as find_blob  # noqa: PLC0415 - few reads need it

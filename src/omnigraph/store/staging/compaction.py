@@ -20,7 +20,8 @@ from lance.optimize import Compaction, RewriteResult
 from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
-from omnigraph.store.handles import last_fragment_id, metered
+from omnigraph.store.handles import metered
+from omnigraph.store.protobuf import read_fields
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.tables.pins import ROW_VERSIONS, fragment_to_json
 from omnigraph.store.tables.row_versions import flattened
@@ -134,7 +135,7 @@ def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None
     """
     present = {fragment.metadata.id for fragment in table.fragments}
     has_indexes = bool(table.indexes())
-    following = count(max(present | {last_fragment_id(table.handle)}) + 1 + (_ROOM if has_indexes else 0))
+    following = count(max(present | {_last_fragment_id(table)}) + 1 + (_ROOM if has_indexes else 0))
     for group in groups:
         old = {fragment.id for fragment in group.old_fragments}
         new: list[FragmentMetadata] = list(group.new_fragments)
@@ -143,6 +144,19 @@ def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None
             fragment.id = next(following) if chosen is None else chosen
             present.add(fragment.id)
         group.new_fragments = new
+
+
+# The field of a version's message that holds the highest id that a fragment has had.
+_MAX_FRAGMENT_ID = 11
+
+
+def _last_fragment_id(table: Table) -> int:
+    """Return the highest id that a fragment of the table has had so far, also one that is gone; -1 for none.
+
+    Lance tells it nowhere else than in the version itself.
+    """
+    told = read_fields(table.handle._ds.serialized_manifest())  # noqa: SLF001 - see above
+    return next((value for number, value in told if number == _MAX_FRAGMENT_ID and isinstance(value, int)), -1)
 
 
 def _id_between(old: set[int], others: set[int]) -> int | None:

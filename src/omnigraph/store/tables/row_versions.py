@@ -24,6 +24,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowDatasetVersionMeta
 
 from omnigraph.runtime import current_counters
+from omnigraph.store.protobuf import read_fields
 from omnigraph.store.tables.pinned import PinnedTable
 
 # Some twenty runs: a fragment of fewer rows never has more.
@@ -53,9 +54,9 @@ def flattened(metadata: FragmentMetadata) -> FragmentMetadata | None:
 
 def run_versions(raw: bytes) -> Iterator[int]:
     """Yield the version of every run of a sequence, in the form that Lance stores it in."""
-    for field, run in _fields(raw):
+    for field, run in read_fields(raw):
         if field == _RUN and isinstance(run, bytes):
-            yield next((value for name, value in _fields(run) if name == _VERSION and isinstance(value, int)), 0)
+            yield next((value for name, value in read_fields(run) if name == _VERSION and isinstance(value, int)), 0)
 
 
 class ChangeBounds(NamedTuple):
@@ -127,29 +128,6 @@ def _varint(value: int) -> bytes:
         value >>= 7
     made.append(value)
     return bytes(made)
-
-
-def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(raw):
-        tag, at = _read_varint(raw, at)
-        value, at = _read_varint(raw, at)
-        if tag & 7 == _BYTES:
-            yield tag >> 3, raw[at : at + value]
-            at += value
-        else:
-            yield tag >> 3, value
-
-
-def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = raw[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
 
 
 _LISTED = "array"
