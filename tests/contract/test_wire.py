@@ -25,7 +25,16 @@ from omnigraph.errors import (
     error_from_json,
 )
 from omnigraph.history.diff.compare import GraphDiff
-from omnigraph.operations import all_operations, history, maintenance, proposals, reads, transactions, writes
+from omnigraph.operations import (
+    algorithms,
+    all_operations,
+    history,
+    maintenance,
+    proposals,
+    reads,
+    transactions,
+    writes,
+)
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.wire import (
     Frame,
@@ -45,7 +54,8 @@ from tests.contract.graph.json_backend import over_the_wire
 from tests.session_graph import RELAXED
 
 SCHEMA = """
-node Person { name: String @key  age: I32?  born: Date?  seen: DateTime?  photo: Blob?  tags: [String]?  worth: F64? }
+node Person { name: String @key  age: I32?  born: Date?  seen: DateTime?  photo: Blob?  tags: [String]?  worth: F64?
+  rank: F64? }
 edge Knows: Person -> Person { since: Date? }
 """
 ADD = """query add($name: String, $age: I32?) {
@@ -97,6 +107,8 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     run(writes.MutateRequest(text=ADD, params={"name": "bo", "age": 8}))
     run(writes.MutateBatchRequest(text=LINK, rows=[{"a": "ann", "b": "bo"}, {"a": "bo", "b": "ann"}]))
     run(reads.QueryRequest(text=PAIRS, options=QueryOptions(mode="indexed")))
+    run(algorithms.RunAlgorithmRequest(algorithm="pagerank", edges="Knows", params={"damping": 0.5}))
+    run(algorithms.WriteAlgorithmRequest(algorithm="pagerank", edges="Knows", write="rank"))
     run(reads.ExplainRequest(text=PAIRS, run=True))
     run(reads.ResolveRefRequest(ref="main~1"))
     run(reads.ReadStateRequest())

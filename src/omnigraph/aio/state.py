@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.aio.algorithms import Algorithms
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.aio.diff import Diff
 from omnigraph.engine.export.options import ExportFormat, ExportResult, ExportSettings
@@ -18,7 +18,7 @@ from omnigraph.engine.results import Result
 from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.schema import Schema
-from omnigraph.graph.sources import moment_text, query_text, schema_text
+from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
     ExplainRequest,
@@ -31,9 +31,8 @@ from omnigraph.operations.reads import (
     ReadNetworkRequest,
     ReadStateRequest,
 )
-from omnigraph.operations.request import NOTHING, Attachments
+from omnigraph.operations.request import Attachments
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import check_instance
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
@@ -62,6 +61,11 @@ class State:
         """The schema that this state follows."""
         accepted = (await self._pinned()).state.schema
         return Schema.of(accepted)
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """The graph algorithms, on this state."""
+        return Algorithms(self._backend, self._branch, self._at)
 
     async def query(
         self,
@@ -341,14 +345,3 @@ def reference_of(argument: object) -> str:
 def expected_commit(argument: str | Commit | None) -> str | None:
     """Return the commit that a branch must be at, if any; raises what :func:`reference_of` does."""
     return None if argument is None else reference_of(argument)
-
-
-def data_of(options: QueryOptions | None) -> QueryOptions | None:
-    """Return what of the options can be part of a request."""
-    check_instance("options", options, QueryOptions)
-    return options if options is None or options.cancel is None else replace(options, cancel=None)
-
-
-def attachments_of(options: QueryOptions | None) -> Attachments:
-    """Return what of the options accompanies a request."""
-    return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from omnigraph.aio.backend import AsyncBackend
-from omnigraph.aio.state import attachments_of, data_of
 from omnigraph.aio.waiting import Lock
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
@@ -22,7 +21,7 @@ from omnigraph.errors import (
     ServerUnreachableError,
     TransactionEndedError,
 )
-from omnigraph.graph.sources import SourceArgument, load_sources, query_text
+from omnigraph.graph.sources import SourceArgument, attachments_of, data_of, load_sources, query_text
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Request
 from omnigraph.operations.transactions import (

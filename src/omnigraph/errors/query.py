@@ -63,6 +63,12 @@ class QueryCancelledError(OmnigraphError):
     row = ErrorRow(code="query.cancelled", kind=Kind.BUSY, details=BadValue, retry=Retry.AS_IS)
 
 
+class AlgorithmInputError(OmnigraphError):
+    """An algorithm cannot run on the graph as it was told to: weights, nodes or the property to write do not fit."""
+
+    row = ErrorRow(code="algorithm.input", kind=Kind.INVALID, details=BadValue)
+
+
 class ResultSpentError(OmnigraphError):
     """The rows of a result were streamed without being kept, and are requested again."""
 
@@ -75,7 +81,7 @@ class ResultSpentError(OmnigraphError):
 
 
 class LibraryMissingError(OmnigraphError, ImportError):
-    """A conversion needs a library that is not installed."""
+    """A conversion or an algorithm needs a library that is not installed."""
 
     row = ErrorRow(code="result.library_missing", kind=Kind.UNSUPPORTED, details=MissingThing)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from omnigraph.engine.load.sources import Source, reading
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
+from omnigraph.operations.request import NOTHING, Attachments
 from omnigraph.records import record
+from omnigraph.values import check_instance
 from omnigraph.values.temporal import format_datetime
 
 SourceArgument = str | Path | Source
@@ -100,3 +104,14 @@ def _read(path: Path) -> NamedText:
             raise
         details = MissingThing(what="file", name=name)
         raise FileMissingError(f"file '{name}' was not found", details=details) from problem
+
+
+def data_of(options: QueryOptions | None) -> QueryOptions | None:
+    """Return what of the options can be part of a request."""
+    check_instance("options", options, QueryOptions)
+    return options if options is None or options.cancel is None else replace(options, cancel=None)
+
+
+def attachments_of(options: QueryOptions | None) -> Attachments:
+    """Return what of the options accompanies a request."""
+    return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,10 @@ from omnigraph.engine.results import Result
 from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.engine.results.table import html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.graph.algorithms import Algorithms
 from omnigraph.graph.diff import Diff
 from omnigraph.graph.schema import Schema
-from omnigraph.graph.sources import moment_text, query_text, schema_text
+from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
     ExplainRequest,
@@ -30,9 +30,8 @@ from omnigraph.operations.reads import (
     ReadNetworkRequest,
     ReadStateRequest,
 )
-from omnigraph.operations.request import NOTHING, Attachments, Backend
+from omnigraph.operations.request import Attachments, Backend
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import check_instance
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
@@ -62,6 +61,11 @@ class State:
         """The schema that this state follows."""
         accepted = self._pinned().state.schema
         return Schema.of(accepted)
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """The graph algorithms, on this state."""
+        return Algorithms(self._backend, self._branch, self._at)
 
     def query(
         self,
@@ -351,14 +355,3 @@ def reference_of(argument: object) -> str:
 def expected_commit(argument: str | Commit | None) -> str | None:
     """Return the commit that a branch must be at, if any; raises what :func:`reference_of` does."""
     return None if argument is None else reference_of(argument)
-
-
-def data_of(options: QueryOptions | None) -> QueryOptions | None:
-    """Return what of the options can be part of a request."""
-    check_instance("options", options, QueryOptions)
-    return options if options is None or options.cancel is None else replace(options, cancel=None)
-
-
-def attachments_of(options: QueryOptions | None) -> Attachments:
-    """Return what of the options accompanies a request."""
-    return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

@@ -18,8 +18,7 @@ from omnigraph.errors import (
     ServerUnreachableError,
     TransactionEndedError,
 )
-from omnigraph.graph.sources import SourceArgument, load_sources, query_text
-from omnigraph.graph.state import attachments_of, data_of
+from omnigraph.graph.sources import SourceArgument, attachments_of, data_of, load_sources, query_text
 from omnigraph.graph.waiting import Lock
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request

@@ -333,6 +333,8 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "plan_schema": _at_state,
         "export": _at_state,
         "export_stream": _at_state,
+        "run_algorithm": _at_state,
+        "write_algorithm": _on_branch,
         "mutate": _on_branch,
         "mutate_batch": _on_branch,
         "load": _on_branch,

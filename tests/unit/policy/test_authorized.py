@@ -19,6 +19,7 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.operations import all_operations
+from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.operations import authorized as authorized_module
 from omnigraph.operations.authorized import QUESTIONS, AuthorizedBackend
 from omnigraph.operations.history import (
@@ -145,6 +146,8 @@ def test_every_question_of_an_operation_is_about_its_declared_action(graph, name
         (ExportStreamRequest(branch="draft"), on(Action.EXPORT, "draft")),
         (ExportStreamRequest(at="tag:wip"), on(Action.EXPORT, "draft")),
         (BaselineRequest(), on(Action.EXPORT, "main")),
+        (RunAlgorithmRequest(algorithm="degree", at="tag:wip"), on(Action.READ, "draft")),
+        (WriteAlgorithmRequest(algorithm="degree", write="d", branch="draft"), on(Action.CHANGE, "draft")),
         (MutateRequest(text=ADD, branch=" draft "), on(Action.CHANGE, "draft")),
         (LoadRequest(sources=["x"]), on(Action.CHANGE, "main")),
         (CreateBranchRequest(name=" b ", source=" draft "), on(Action.BRANCH_CREATE, "draft", "b")),

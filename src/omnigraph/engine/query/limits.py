@@ -30,11 +30,12 @@ _COLUMN_BYTES = (1 << 31) - 1
 
 
 class Limits:
-    """Watches over one read."""
+    """Watches over one read; ``what`` is what messages call it."""
 
-    def __init__(self, options: QueryOptions, clock: Clock) -> None:
+    def __init__(self, options: QueryOptions, clock: Clock, what: str = "query") -> None:
         # The request that the read belongs to may allow less than the read asks for.
         call = current_call()
+        self._what = what
         self._cancel = options.cancel
         self._clock = clock
         self._started_s = clock.monotonic_s()
@@ -54,20 +55,20 @@ class Limits:
             QueryCancelledError, QueryTimeoutError, QueryMemoryError: which of them it is.
         """
         if self._cancel is not None and self._cancel.is_set():
-            details = BadValue(what="query", value="cancelled", expected="running")
-            raise QueryCancelledError("the query was cancelled", details=details)
+            details = BadValue(what=self._what, value="cancelled", expected="running")
+            raise QueryCancelledError(f"the {self._what} was cancelled", details=details)
         if self._timeout_ms is not None:
             took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
             if took_ms > self._timeout_ms:
                 # A part of a millisecond more than the limit is told as one.
                 elapsed_ms = max(int(took_ms), self._timeout_ms + 1)
-                spent = LimitExceeded(resource="query time in ms", limit=self._timeout_ms, actual=elapsed_ms)
-                message = f"the query took {elapsed_ms} ms, longer than the limit of {self._timeout_ms} ms"
+                spent = LimitExceeded(resource=f"{self._what} time in ms", limit=self._timeout_ms, actual=elapsed_ms)
+                message = f"the {self._what} took {elapsed_ms} ms, longer than the limit of {self._timeout_ms} ms"
                 raise QueryTimeoutError(message, details=spent)
         needed = self._held_bytes + extra_bytes
         if needed > self._memory_bytes:
-            needs = LimitExceeded(resource="query memory in bytes", limit=self._memory_bytes, actual=needed)
-            message = f"the query needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
+            needs = LimitExceeded(resource=f"{self._what} memory in bytes", limit=self._memory_bytes, actual=needed)
+            message = f"the {self._what} needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
             raise QueryMemoryError(message, details=needs)
         self._peak_bytes = max(self._peak_bytes, needed)
 
@@ -137,7 +138,7 @@ class Limits:
         limit = self._max_rows
         if limit is not None and row_count > limit:
             details = LimitExceeded(resource="rows", limit=limit, actual=row_count)
-            raise QueryRowLimitError(f"the query has more than {counted(limit, 'row')}", details=details)
+            raise QueryRowLimitError(f"the {self._what} has more than {counted(limit, 'row')}", details=details)
 
 
 def check_column_bytes(size_bytes: int) -> None:

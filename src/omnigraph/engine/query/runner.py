@@ -14,7 +14,7 @@ from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
 from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
@@ -46,6 +46,23 @@ class ReadCall:
     at: str | None
     options: QueryOptions
     source_name: str
+
+
+@record
+class PinnedTables:
+    """A state as whatever reads whole tables asks it.
+
+    Args:
+        snapshot: the state.
+        tables: its tables, an earlier state's under the names of today.
+        catalog: the schema that names them.
+        memory: what reads of these tables share.
+    """
+
+    snapshot: GraphSnapshot
+    tables: SupportsTables
+    catalog: Catalog
+    memory: ReadMemory
 
 
 @record
@@ -193,6 +210,19 @@ class QueryRunner:
         )
         warnings = parameter_warnings(query.checked, parameters)
         return PreparedRead(plan=plan, context=context, snapshot=snapshot, warnings=warnings)
+
+    def pin(self, branch: str, at: str | None, schema: SnapshotSchema) -> PinnedTables:
+        """Return the newest state of a branch, or the one that ``at`` refers to; raises what :meth:`resolve` does."""
+        name = BranchName.parse(branch)
+        if at is not None and schema == "current":
+            snapshot, past = self.resolve(branch, at)
+            if past is not None:
+                memory = ReadMemory.empty(self.memory.engines)
+                return PinnedTables(snapshot=snapshot, tables=past, catalog=past.catalog, memory=memory)
+        else:
+            snapshot = self._store.snapshot(name) if at is None else self._store.refs.resolve_ref(at, name).snapshot
+        catalog = self._catalogs.get(snapshot.state.schema)
+        return PinnedTables(snapshot=snapshot, tables=snapshot, catalog=catalog, memory=self.memory)
 
     def resolve(self, branch: str, at: str) -> tuple[GraphSnapshot, PastState | None]:
         """Return an earlier state, and how it reads under the names of today; None when its own schema is in force.

@@ -251,6 +251,8 @@ def write_json(content: Content, sink: TextSink, *, is_javascript: bool, is_comp
     head = {"query_name": info.query_name, "target": info.target, "row_count": content.row_count}
     if content.columns:
         head["columns"] = list(content.columns)
+    if info.written is not None:
+        head["written"] = info.written.to_json()
     # The document is written around its rows, so that it never stands in memory as a whole.
     if is_compact:
         _write_compact(content, head, sink, is_javascript=is_javascript)
@@ -293,6 +295,8 @@ def write_jsonl(content: Content, sink: TextSink, *, is_javascript: bool) -> Non
         "target": info.target,
         "row_count": content.row_count,
     }
+    if info.written is not None:
+        head["written"] = info.written.to_json()
     sink.write(json.dumps(head, ensure_ascii=False, separators=(",", ":")) + "\n")
     for row in json_rows(content, is_javascript=is_javascript, margin=None):
         sink.write(f"{row}\n")

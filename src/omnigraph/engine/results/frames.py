@@ -11,8 +11,8 @@ from omnigraph.engine.results.encodings import is_nested, is_vector
 from omnigraph.errors import LibraryMissingError, MissingThing
 
 
-def library(name: str, *, hint: str) -> Any:
-    """Return a library.
+def library(name: str, *, hint: str, what: str = "conversion") -> Any:
+    """Return a library that a conversion, or what else it is, cannot do without.
 
     Raises:
         LibraryMissingError: it is not installed.
@@ -21,8 +21,8 @@ def library(name: str, *, hint: str) -> Any:
         return import_module(name)
     except ImportError as problem:
         raise LibraryMissingError(
-            f"this conversion needs {name}, which is not installed",
-            details=MissingThing(what="library", name=name),
+            f"this {what} needs {name.partition('.')[0]}, which is not installed",
+            details=MissingThing(what="library", name=name.partition(".")[0]),
             hint=hint,
         ) from problem
 

@@ -61,11 +61,35 @@ class SupportsExplanation(Protocol):
 
 
 @record
+class WrittenProperty:
+    """What an algorithm has written: the property, the commit (None when no value changed), and how many nodes."""
+
+    property: str
+    commit_id: str | None
+    updated: int = 0
+    unchanged: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "property": self.property,
+            "commit": self.commit_id,
+            "updated": self.updated,
+            "unchanged": self.unchanged,
+        }
+
+    def __str__(self) -> str:
+        where = "nothing to commit" if self.commit_id is None else f"commit {self.commit_id}"
+        return f"wrote {self.property}: {counted(self.updated, 'node')} updated, {self.unchanged} unchanged, {where}"
+
+
+@record
 class ReadInfo:
     """Which query was read from where. Of ``branch`` and ``snapshot`` the one is set that the caller asked for.
 
     ``commit_id`` is the head of exactly the snapshot that the rows come from. ``pattern`` tells which columns are
-    nodes. ``warnings`` are sentences about parameters that are legal and probably not meant.
+    nodes. ``warnings`` are sentences about parameters that are legal and probably not meant. ``written`` is what became
+    a property.
     """
 
     query_name: str
@@ -76,6 +100,7 @@ class ReadInfo:
     explanation: SupportsExplanation | None = None
     pattern: ResultPattern = NO_PATTERN
     warnings: tuple[str, ...] = ()
+    written: WrittenProperty | None = None
 
     @property
     def target(self) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.engine.results import encodings
 from omnigraph.engine.results.encodings import CellLayout, Content, TextSink, host_rows
-from omnigraph.engine.results.info import ReadInfo, SupportsExplanation
+from omnigraph.engine.results.info import ReadInfo, SupportsExplanation, WrittenProperty
 from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, MAX_ROWS, html_table, write_table
 from omnigraph.errors import BadValue, OmnigraphError, QueryCancelledError, ResultSpentError
@@ -159,6 +159,11 @@ class Result:
         return self._info.warnings
 
     @property
+    def written(self) -> WrittenProperty | None:
+        """The property that an algorithm has written, with the commit; None if it was to write none."""
+        return self._info.written
+
+    @property
     def cost(self) -> Cost:
         """What the read asked of storage until this moment."""
         return self._counters.cost()
@@ -190,7 +195,8 @@ class Result:
         write_table(self._head(MAX_ROWS), text, max_column_width=MAX_COLUMN_WIDTH, layout="truncate")
         rest = self.num_rows - MAX_ROWS
         shown = text.getvalue() + f"… and {rest} more rows" if rest > 0 else text.getvalue().removesuffix("\n")
-        return "\n".join([shown, *(f"warning: {warning}" for warning in self.warnings)])
+        written = [] if self.written is None else [str(self.written)]
+        return "\n".join([shown, *written, *(f"warning: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
         return html_table(self._head(MAX_ROWS), MAX_ROWS)

@@ -32,7 +32,7 @@ _MODULES: Mapping[str, str] = {
     "engine.mutate.mutation": "MutationResult",
     "engine.query.explain": "Explanation StepTrace",
     "engine.results.entity": "Entity",
-    "engine.results.info": "ReadInfo ResultPattern PatternNode PatternEdge PropertyColumn",
+    "engine.results.info": "ReadInfo ResultPattern PatternNode PatternEdge PropertyColumn WrittenProperty",
     "engine.results.network": "Network NetworkEdge",
     "engine.schema.apply": "SchemaApplyResult",
     "engine.transaction.graph_transaction": "TransactionResult",
