@@ -151,6 +151,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "query": ("data.query:query_app", "Run a read query."),
         "explain": ("data.query:explain_app", "Show how a query would run."),
         "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
+        "algorithm": ("data.algorithm:app", "Run graph algorithms."),
         "shell": ("data.shell:app", "Query and change a graph interactively."),
         "branch": ("history.branch:app", "Create, list, merge and delete branches."),
         "proposal": ("history.proposal:app", "Propose, check, discuss and merge branches."),
@@ -234,6 +235,9 @@ _FOREIGN: Mapping[str, str] = {
     "migrate": "use `schema apply`",
     "vacuum": "use `cleanup`",
     "check": "use `lint`, or `proposal check`",
+    "pagerank": "use `algorithm run`",
+    "analytics": "use `algorithm list`",
+    "algorithms": "use `algorithm list`",
 }
 
 

@@ -19,8 +19,8 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.operations import all_operations
-from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.operations import authorized as authorized_module
+from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.operations.authorized import QUESTIONS, AuthorizedBackend
 from omnigraph.operations.history import (
     BaselineRequest,

@@ -13,6 +13,7 @@ from omnigraph.engine.algorithms.libraries import igraph
 from omnigraph.engine.algorithms.projection import Numbers, Projection
 from omnigraph.engine.query.limits import Limits
 from omnigraph.runtime import SeededRandomness
+from omnigraph.values.counts import counted
 
 _VOTE_BYTES = 48
 _EDGE_BYTES = 160
@@ -43,7 +44,7 @@ def label_propagation(graph: Projection, params: Mapping[str, Any], limits: Limi
         looks_again[changed] = True
         looks_again[walked.targets[entries_of(offsets, changed)]] = True
         active = np.flatnonzero(looks_again)
-    warning = f"labels still changed after {params['max_iterations']} iterations"
+    warning = f"labels still changed after {counted(params['max_iterations'], 'iteration')}"
     return in_groups("community", labels, (warning,))
 
 

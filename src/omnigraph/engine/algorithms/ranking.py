@@ -14,6 +14,7 @@ from omnigraph.engine.algorithms.seeds import chosen_nodes
 from omnigraph.engine.query.limits import Limits
 from omnigraph.errors import AlgorithmInputError, BadValue
 from omnigraph.values import check_number, unfit
+from omnigraph.values.counts import counted
 
 # Edges that one call to the library looks at before the limits are asked again.
 _EDGES_AT_ONCE = 20_000_000
@@ -57,7 +58,7 @@ def pagerank(graph: Projection, params: Mapping[str, Any], limits: Limits) -> Fo
         change, scores = float(np.abs(following - scores).sum()), following
         if change < params["tolerance"]:
             return highest_first("score", scores)
-    warning = f"pagerank still changed by {change:.3g} after {params['max_iterations']} iterations"
+    warning = f"scores still changed by {change:.3g} after {counted(params['max_iterations'], 'iteration')}"
     return highest_first("score", scores, (warning,))
 
 

@@ -150,7 +150,8 @@ def _target(node: NodeType, call: AlgorithmCall, name: str) -> PropertyDef:
         raise AlgorithmInputError(
             f"node type '{node.name}' has no property '{name}' to write to",
             details=details,
-            hint=near or f"add the line `{name}: {wanted}?` to node {node.name} of the schema and apply it",
+            hint=f"{'' if near is None else f'{near} else '}add the line `{name}: {wanted}?` to node {node.name} of the"
+            " schema and apply it",
         )
     fits = {
         "whole number": prop.type.scalar in INTEGERS | FLOATS,

@@ -7,9 +7,9 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
+from tests.unit.engine.algorithms.networks import SEEDS, Network, groups, names_of, rows, run, values
 
 from omnigraph.engine.algorithms.seeds import chosen_nodes
-from tests.unit.engine.algorithms.networks import SEEDS, Network, groups, names_of, rows, run, values
 
 DIRECTIONS = ("out", "in", "both")
 
@@ -250,12 +250,12 @@ def test_label_propagation_is_the_election_of_all_nodes_at_once(seed, weight, mo
 def test_label_propagation_says_when_labels_still_change():
     network = Network(3)
     assert run("label_propagation", network.projection(), max_iterations=1).warnings == (
-        "labels still changed after 1 iterations",
+        "labels still changed after 1 iteration",
     )
     assert run("label_propagation", network.projection()).warnings == ()
     warning = run("pagerank", network.projection(), max_iterations=1, tolerance=1e-12).warnings
     assert len(warning) == 1
-    assert "after 1 iterations" in warning[0]
+    assert "after 1 iteration" in warning[0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

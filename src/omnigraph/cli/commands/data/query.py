@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TextIO, assert_never
 
@@ -115,15 +116,26 @@ class ReadOptions:
         Raises:
             UsageError: a time or a size that is none.
         """
-        from omnigraph.engine.query.options import QueryOptions  # noqa: PLC0415 - for arguments that make sense
-
-        return QueryOptions(
+        return replace(
+            query_limits(memory=self.memory, timeout=self.timeout, max_rows=self.limit_rows),
             mode=self.mode.value,
             schema="commit" if self.snapshot_schema else "current",
-            memory_bytes=None if self.memory is None else _size(self.memory),
-            timeout_ms=None if self.timeout is None else _milliseconds(self.timeout),
-            max_rows=self.limit_rows,
         )
+
+
+def query_limits(*, memory: str | None, timeout: float | None, max_rows: int | None) -> QueryOptions:
+    """Return what a read may cost.
+
+    Raises:
+        UsageError: a time or a size that is none.
+    """
+    from omnigraph.engine.query.options import QueryOptions  # noqa: PLC0415 - for arguments that make sense
+
+    return QueryOptions(
+        memory_bytes=None if memory is None else _size(memory),
+        timeout_ms=None if timeout is None else _milliseconds(timeout),
+        max_rows=max_rows,
+    )
 
 
 def _milliseconds(timeout_s: float) -> int:
