@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about
 
 bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edges, and ROWS changed rows (2000000)
 	$(BIN)/python bench/history.py --changed $(or $(ROWS),2000000)
+
+bench-algorithms: setup ## Time graph algorithms beside igraph on the same edges (SIZE=S or M)
+	$(BIN)/python bench/algorithms.py --size $(SIZE)
 
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)
