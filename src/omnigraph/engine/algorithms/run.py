@@ -193,7 +193,8 @@ def project(
         targets.append(ranks[far][adjacency.targets] + first[far])
         if weight is not None and rule is not None:
             image = topology.image(table)
-            weights.append(_weights(edge, image, weight, rule)[adjacency.edges])
+            values = weights_of(edge, image.column(KEY), image.column(weight), weight, rule)
+            weights.append(values[adjacency.edges])
     return Projection.of(
         names, _joined(sources), _joined(targets), None if weight is None else np.concatenate([np.zeros(0), *weights])
     )
@@ -218,14 +219,16 @@ _LEAST: Mapping[WeightRule, str] = {
 }
 
 
-def _weights(edge: EdgeType, image: TableImage, name: str, rule: WeightRule) -> Floats:
-    """Return what every edge of a table weighs, by code.
+def weights_of(
+    edge: EdgeType, names: pa.Array | pa.ChunkedArray, column: pa.Array | pa.ChunkedArray, name: str, rule: WeightRule
+) -> Floats:
+    """Return what edges weigh; ``names`` are their ids, and ``column`` is the property ``name``.
 
     Raises:
         AlgorithmInputError: one weighs what the algorithm does not take; the first by id is named.
     """
-    column = image.column(name)
-    values: Floats = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy().astype(np.float64)
+    given = pc.fill_null(pc.cast(column, pa.float64()), float("nan"))
+    values: Floats = np.asarray(given, dtype=np.float64)
     is_bad = ~np.isfinite(values)
     if rule != "finite":
         with np.errstate(invalid="ignore"):
@@ -233,7 +236,7 @@ def _weights(edge: EdgeType, image: TableImage, name: str, rule: WeightRule) -> 
     if not is_bad.any():
         return values
     at = pa.array(np.flatnonzero(is_bad))
-    ids = image.column(KEY).take(at)
+    ids = names.take(at)
     first = pc.min(ids).as_py()
     value = column.take(at)[pc.index(ids, first).as_py()].as_py()
     shown = f"no {name}" if value is None else f"{name} {value}"

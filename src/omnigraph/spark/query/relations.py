@@ -203,17 +203,17 @@ class FrameRelation:
 
     def cut(self) -> FrameRelation:
         """Return the same rows, made once and kept."""
-        with _translated():
+        with translated():
             return FrameRelation(frame=self.made().localCheckpoint(), names=self.names)
 
     def is_empty(self) -> bool:
         """Whether there is no row."""
-        with _translated():
+        with translated():
             return bool(self.made().isEmpty())
 
     def collect(self) -> pa.Table:
         """Return all rows."""
-        with _translated():
+        with translated():
             return self.made().toArrow()
 
 
@@ -248,7 +248,7 @@ class _Chain:
             yield from batches
 
 
-class _translated:  # noqa: N801 - used as a statement
+class translated:  # noqa: N801 - used as a statement
     """Turns what Spark raises into an error of ours."""
 
     def __enter__(self) -> None:

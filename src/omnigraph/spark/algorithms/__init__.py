@@ -1,0 +1,4 @@
+"""Graph algorithms on Spark, for edges that one process cannot hold."""
+
+from omnigraph.spark.algorithms.run import frame as frame
+from omnigraph.spark.algorithms.run import run as run

@@ -1,0 +1,165 @@
+"""An algorithm on Spark, from its name to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.algorithms import AlgorithmCall
+from omnigraph.engine.open_graph import OpenGraph
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.operations.local import LocalBackend
+from omnigraph.records import record
+from omnigraph.spark.algorithms.iterations import ITERATIONS, FoundFrame
+from omnigraph.spark.algorithms.reading import SEPARATOR, read_frames
+from omnigraph.spark.query.relations import FrameRelations, translated
+from omnigraph.spark.query.run import watched
+from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.graph import Graph
+
+# Columns that hold keys of nodes, with what their two columns begin with.
+_NODES = {"key": "", "source": "source_", "previous": "previous_"}
+
+
+def run(
+    graph: Graph | LocalBackend | OpenGraph,
+    algorithm: str,
+    edges: str | Sequence[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    spark: SparkSession | None = None,
+    branch: str = MAIN,
+    at: str | None = None,
+    limit: int | None = None,
+    options: QueryOptions | None = None,
+) -> Result:
+    """Run an algorithm on Spark and return its rows, which the driver holds.
+
+    Rows, order and types are those of the engine in process; scores agree as far as sums of floats in another order do.
+    An earlier state is read by its own schema.
+
+    Raises:
+        SparkUnsupportedError: the algorithm, or what is asked of it, runs in process only; no job was started.
+        SparkJobError: a job failed for a reason that is none of ours.
+        OmnigraphError: whatever the engine in process raises.
+    """
+    engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, limit, options)
+    relations = FrameRelations(spark=given_or_started(spark))
+    limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
+    with watched(relations.spark, prepared.call.options, limits), prepared.snapshot.reading():
+        found = _found(engine, relations, prepared)
+        with translated():
+            rows = found.rows.toArrow()
+    limits.check(rows.nbytes)
+    keys = [(name, "ascending" if ascends else "descending") for name, ascends in found.order]
+    table = _split(rows.sort_by(keys)).slice(0, limit)
+    limits.check_rows(table.num_rows)
+    info = ReadInfo(
+        query_name=algorithm,
+        branch=branch if at is None else None,
+        snapshot=at,
+        commit_id=str(prepared.snapshot.state.head.commit),
+        elapsed_s=limits.elapsed_s,
+        warnings=found.warnings,
+    )
+    return Result(table.schema, table, info)
+
+
+def frame(
+    graph: Graph | LocalBackend | OpenGraph,
+    algorithm: str,
+    edges: str | Sequence[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    spark: SparkSession | None = None,
+    branch: str = MAIN,
+    at: str | None = None,
+) -> DataFrame:
+    """Run an algorithm on Spark and return its rows as a DataFrame, in no order; see :func:`run`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
+
+    engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, None, None)
+    relations = FrameRelations(spark=given_or_started(spark))
+    with prepared.snapshot.reading():
+        rows = _found(engine, relations, prepared).rows
+    columns = []
+    for name in rows.columns:
+        if name in _NODES:
+            parts = sql.split(sql.col(name), SEPARATOR, 2)
+            columns += [parts[0].alias(f"{_NODES[name]}type"), parts[1].alias(f"{_NODES[name]}id")]
+        else:
+            columns.append(sql.col(name))
+    return rows.select(*columns)
+
+
+@record
+class _Prepared:
+    call: AlgorithmCall
+    snapshot: GraphSnapshot
+    edges: tuple[EdgeType, ...]
+
+
+def _prepare(
+    graph: Graph | LocalBackend | OpenGraph,
+    algorithm: str,
+    edges: str | Sequence[str] | None,
+    params: Mapping[str, Any] | None,
+    branch: str,
+    at: str | None,
+    limit: int | None,
+    options: QueryOptions | None,
+) -> _Prepared:
+    """Check everything that can be known before a job starts."""
+    engine = engine_of(graph)
+    call = AlgorithmCall.of(algorithm, edges, params, options, limit)
+    if algorithm not in ITERATIONS:
+        details = BadValue(what="algorithm", value=algorithm, expected=", ".join(ITERATIONS))
+        raise SparkUnsupportedError(f"{algorithm} does not run on Spark", details=details)
+    for name in ("target", "each"):
+        if call.params.get(name):
+            details = BadValue(what=name, value=str(call.params[name]), expected="nothing")
+            raise SparkUnsupportedError(f"'{name}' of {algorithm} does not run on Spark", details=details)
+    pinned = engine.calls.run(lambda: engine.reads.pin(branch, at, "commit"))
+    return _Prepared(call=call, snapshot=pinned.snapshot, edges=call.edge_types(pinned.catalog))
+
+
+def _found(engine: OpenGraph, relations: FrameRelations, prepared: _Prepared) -> FoundFrame:
+    call = prepared.call
+    frames = read_frames(
+        relations,
+        engine.store.storage,
+        prepared.snapshot,
+        prepared.edges,
+        call.params.get("weight"),
+        call.algorithm.weights,
+    )
+    with translated():
+        return ITERATIONS[call.algorithm.name](frames, call.params)
+
+
+def _split(rows: pa.Table) -> pa.Table:
+    """Return keys as two columns, the type and the id."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    for name in rows.column_names:
+        if name in _NODES:
+            parts = pc.split_pattern(rows[name], SEPARATOR, max_splits=1)
+            columns[f"{_NODES[name]}type"] = pc.list_element(parts, 0)
+            columns[f"{_NODES[name]}id"] = pc.list_element(parts, 1)
+        else:
+            columns[name] = rows[name]
+    return pa.table(columns).combine_chunks()
