@@ -24,7 +24,6 @@ from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import KeyExistsError, Violation
 from omnigraph.records import record
 from omnigraph.store.tables.tail import are_all_different
-from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.transaction import WriteTxn, key_exists
 
 
@@ -134,7 +133,7 @@ class LoadChange:
                 continue
             match self.mode:
                 case "overwrite":
-                    txn.change(TableReplace(table_key=part.table_key, rows=part.rows))
+                    txn.replace_all(part.table_key, part.rows)
                 case "append":
                     txn.insert(part.table_key, part.rows, has_fresh_ids=part.has_fresh_ids)
                 case "merge":

@@ -22,7 +22,8 @@ from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
 from omnigraph.engine.load.parquet import read_parquet
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
-from omnigraph.engine.rows import ChunkDecoder, TypeRows
+from omnigraph.engine.load.tables import owner_of
+from omnigraph.engine.rows import ChunkDecoder, TypeRows, rows_of
 from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
 from omnigraph.errors import (
     BadRowsError,
@@ -189,6 +190,8 @@ class Intake:
     is_patch: bool = False
     truncate: bool = False
     vectors: MissingVectors | None = None
+    # A table file without a row counts as no rows of its type, which an overwrite empties.
+    keeps_empty: bool = False
 
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
         """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
@@ -214,6 +217,10 @@ class Intake:
                         problems.is_cut = True
                         return
             done += sizes[number] or 0
+            owner = owner_of(source, self.catalog) if self.keeps_empty and source.kind != "jsonl" else None
+            if owner is not None and not problems.total and owner.table_key not in spool.owners:
+                none = rows_of(owner, [], is_patch=self.is_patch)
+                spool.add(owner, self._spooled(none, number), has_fresh_ids=True)
 
     def _take(self, chunk: ReadChunk, number: int, name: str, spool: Spool, problems: ProblemList) -> int:
         """Take over what was read of a source, and return how many rows that is."""

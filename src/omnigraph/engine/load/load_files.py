@@ -210,6 +210,7 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
             is_patch=patch,
             truncate=truncate,
             vectors=vectors,
+            keeps_empty=mode == "overwrite",
         )
         intake.read(files, spool, problems, progress)
         problems.fail()

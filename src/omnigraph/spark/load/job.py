@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -85,6 +85,8 @@ class LoadJob:
             truncate=request.truncate,
             opened=None if vectors is None else vectors.catalog,
         )
+        # The tables that the input names, with rows or without.
+        self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
         self._since = self._world.clock.monotonic_s()
 
@@ -92,6 +94,11 @@ class LoadJob:
         """Go on with what tasks did by other orders, on states of the branch no older than version ``read_on``."""
         self.orders, self.scratch = orders, orders.scratch
         self._read_on = min(self._read_on, read_on)
+
+    def name_tables(self, table_keys: Iterable[str]) -> None:
+        """Say which types the input is about: an overwrite empties one of which it has no row."""
+        if self._request.mode == "overwrite":
+            self._named.update(table_keys)
 
     def step_done(self, step: str) -> None:
         """Take down how long the step that ends here has taken."""
@@ -125,7 +132,7 @@ class LoadJob:
         """
         self.step_done("read")
         self._world.failpoints.hit("spark.load.after_read")
-        outcome = Outcome.of(self._catalog, self.scratch, parts, places)
+        outcome = Outcome.of(self._catalog, self.scratch, parts, places, named=self._named)
         with ProblemList(self._request.limit, self._request.errors_to) as problems:
             outcome.report(problems)
             problems.fail()
@@ -189,7 +196,7 @@ class LoadJob:
         self._world.failpoints.hit("spark.load.after_write")
         for change in written.changes:
             txn.change(change)
-        txn.is_recorded = bool(outcome.types)
+        txn.is_recorded = any(loaded.rows for loaded in outcome.types.values())
 
         def check_again(view: CommitView) -> None:
             if view.snapshot.state.version != txn.snapshot.state.version:

@@ -203,9 +203,8 @@ def run_load(
     def read(written: list[WrittenPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
-        for source in files:
-            if source.kind != "jsonl":
-                owner_of(source, job.orders.catalog)
+        owners = [owner_of(source, job.orders.catalog) for source in files if source.kind != "jsonl"]
+        job.name_tables(owner.table_key for owner in owners)
         if request.progress is not None:
             request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
         parts = split_sources([reachable(source) for source in files], runner, request.settings)
@@ -290,6 +289,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
 
     def read(written: list[WrittenPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})
+        job.name_tables(binding.owner.table_key for binding in bindings.values())
         return _read(job, runner, frames, bindings, written)
 
     return job.run(read)

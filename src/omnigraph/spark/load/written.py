@@ -269,7 +269,7 @@ class Outcome:
         scratch: where their files are.
         parts: what they told, in the order of the input.
         places: what row numbers stand for.
-        types: the types that have rows, by table key.
+        types: the types that have rows, by table key; those that an overwrite names have none perhaps.
     """
 
     scratch: ScratchPlace
@@ -278,10 +278,18 @@ class Outcome:
     types: Mapping[str, LoadedType]
 
     @classmethod
-    def of(cls, catalog: Catalog, scratch: ScratchPlace, parts: Iterable[WrittenPart], places: Places) -> Outcome:
-        """Add up parts, whatever their order."""
+    def of(
+        cls,
+        catalog: Catalog,
+        scratch: ScratchPlace,
+        parts: Iterable[WrittenPart],
+        places: Places,
+        *,
+        named: Iterable[str] = (),
+    ) -> Outcome:
+        """Add up parts, whatever their order; ``named`` are tables that are meant although they may get no row."""
         ordered = tuple(sorted(parts, key=lambda part: part.number))
-        found: dict[str, list[PartType]] = {}
+        found: dict[str, list[PartType]] = {key: [] for key in named}
         for part in ordered:
             for item in part.types:
                 found.setdefault(item.table_key, []).append(item)

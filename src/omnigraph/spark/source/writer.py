@@ -288,7 +288,9 @@ def stream_mark(plan: WritePlan, number: int, query_id: str | None, checkpoint: 
 
 def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None) -> None:
     parts = sorted((item.part for item in staged), key=lambda part: part.number)
-    if not any(part.lines for part in parts):
+    # A micro-batch without a row tells nothing; a frame without one is what an overwrite puts into the type.
+    is_emptied = plan.mode == "overwrite" and batch is None
+    if not any(part.lines for part in parts) and not is_emptied:
         return
     _expect_schema(session, plan, staged)
     plan = plan.at(next((item.operation_id for item in staged), plan.scratch.operation_id))
@@ -303,7 +305,9 @@ def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], 
     job = LoadJob(session, request, InProcessRunner())
     tickets = {key: TableTicket(storage=plan.storage, pin=pin) for key, pin in _written_to(staged).items()}
     orders = replace(job.orders, scratch=plan.scratch, tickets=tickets)
-    job.resume(orders, min(item.read_on for item in staged))
+    if staged:
+        job.resume(orders, min(item.read_on for item in staged))
+    job.name_tables([plan.binding(orders.catalog).owner.table_key])
     lines = [part.lines for part in parts]
     count = max((part.number for part in parts), default=-1) + 1
     by_number = dict(zip((part.number for part in parts), accumulate(lines, initial=0), strict=False))
