@@ -177,7 +177,7 @@ def _upper_pairs(number: int) -> npt.NDArray[np.uint16]:
 
 
 # Names that no property can have, so that a spooled row keeps everything that is known about it in one table.
-SOURCE, LINE, GIVEN = ":source", ":line", ":given "
+SOURCE, LINE, GIVEN, MARK = ":source", ":line", ":given ", ":mark "
 
 
 @record
@@ -192,6 +192,8 @@ class Intake:
     vectors: MissingVectors | None = None
     # A table file without a row counts as no rows of its type, which an overwrite empties.
     keeps_empty: bool = False
+    # Rows are those of a change log.
+    takes_changes: bool = False
 
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
         """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
@@ -201,7 +203,9 @@ class Intake:
         Raises:
             FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: a source cannot be read at all.
         """
-        decoder = ChunkDecoder(self.catalog, is_patch=self.is_patch, truncate=self.truncate)
+        decoder = ChunkDecoder(
+            self.catalog, is_patch=self.is_patch, truncate=self.truncate, takes_changes=self.takes_changes
+        )
         sizes = [source.size_bytes for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         done = rows = 0
@@ -256,4 +260,7 @@ class Intake:
         if part.given is not None:
             for prop in part.owner.properties:
                 rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
+        if part.marks is not None:
+            for name in part.marks.column_names:
+                rows = rows.append_column(f"{MARK}{name}", part.marks.column(name))
         return rows
