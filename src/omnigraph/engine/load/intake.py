@@ -252,15 +252,19 @@ class Intake:
                 assert_never(source.kind)
 
     def _spooled(self, part: TypeRows, source: int) -> pa.Table:
-        rows = part.rows
-        ids = rows.column("id").combine_chunks()
-        rows = rows.set_column(0, rows.schema.field("id"), fill_ids(ids, self.ids))
+        ids = part.rows.column("id").combine_chunks()
+        rows = spooled_rows(part, fill_ids(ids, self.ids))
         rows = rows.append_column(SOURCE, pa.array(np.full(len(ids), source, dtype=np.int32)))
-        rows = rows.append_column(LINE, part.lines)
-        if part.given is not None:
-            for prop in part.owner.properties:
-                rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
-        if part.marks is not None:
-            for name in part.marks.column_names:
-                rows = rows.append_column(f"{MARK}{name}", part.marks.column(name))
-        return rows
+        return rows.append_column(LINE, part.lines)
+
+
+def spooled_rows(part: TypeRows, ids: pa.Array) -> pa.Table:
+    """Return rows with their ids, and beside them what is known of each: what it gives, its operation and sequence."""
+    rows = part.rows.set_column(0, part.rows.schema.field("id"), ids)
+    if part.given is not None:
+        for prop in part.owner.properties:
+            rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
+    if part.marks is not None:
+        for name in part.marks.column_names:
+            rows = rows.append_column(f"{MARK}{name}", part.marks.column(name))
+    return rows

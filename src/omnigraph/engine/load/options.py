@@ -186,7 +186,7 @@ class LoadResult(Printable):
     is_repeat: bool = False
 
     @classmethod
-    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> LoadResult:
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> Self:
         """Return what a repeated request is told: commit and counts of the first."""
         return cls(
             mode=receipt.get("mode", "merge"),

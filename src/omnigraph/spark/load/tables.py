@@ -148,7 +148,7 @@ class TableWriter:
         match self.mode:
             case "append" | "overwrite":
                 return True
-            case "merge":
+            case "merge" | "apply":
                 return False
             case _:
                 assert_never(self.mode)
