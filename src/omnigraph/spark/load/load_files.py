@@ -16,7 +16,7 @@ from omnigraph.engine.load.options import Progress, check_batch, check_load, che
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import BatchRepeatedError
+from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.writes import find_batch
 from omnigraph.spark.keys import Places
@@ -81,6 +81,9 @@ def request_of(
     check_instance("settings", settings, SparkLoadSettings)
     check_flag("truncate", plain["truncate"])
     check_on_delete(plain["on_delete"], plain["mode"])
+    if cluster_by is not None and plain["mode"] == "apply":
+        details = BadValue(what="cluster_by", value=str(cluster_by)[:80], expected="append, merge or overwrite")
+        raise UsageError("the rows of a change log cannot be ordered by a column", details=details)
     check_choice("on_conflict", plain["on_conflict"], get_args(OnConflict))
     for what in ("actor", "message"):
         checked_text(what, plain[what])
