@@ -103,3 +103,26 @@ def test_a_merge_on_spark_writes_what_changed_and_refuses_what_an_append_may_not
     assert sum(row["data"].get("age") == 99 for row in export(graph)) == 40
     with pytest.raises(KeyExistsError, match=r"data.jsonl:\d+: table '\w+:\w+' already has this id"):
         load(graph, [str(data)], "append", spark=spark, settings=SMALL)
+
+
+def test_a_change_log_of_frames_gives_the_graph_of_the_embedded_one(spark, graph, tmp_path):
+    gone = {f"p{number}" for number in range(0, 400, 40)}
+    people = [{**person, "_op": None, "_seq": 1} for person in PEOPLE]
+    people += [{"name": name, "age": None, "email": None, "_op": "delete", "_seq": 3} for name in sorted(gone)]
+    knows = [{**edge, "_seq": 2 if {edge["from"], edge["to"]} & gone else 4} for edge in KNOWS]
+    pq.write_table(pa.Table.from_pylist(people), tmp_path / "Person.parquet")
+    pq.write_table(pa.Table.from_pylist(knows), tmp_path / "Knows.parquet")
+    files = [str(tmp_path / "Person.parquet"), str(tmp_path / "Knows.parquet")]
+    with make_graph(tmp_path / "embedded", SCHEMA) as other:
+        wanted = load_files(other, files, "apply")
+        expected = export(other)
+    frames = {
+        name: spark.read.parquet(str(tmp_path / f"{name}.parquet")).repartition(3) for name in ("Person", "Knows")
+    }
+    result = load_frames(graph, frames, "apply", spark=spark, settings=SMALL, batch=("log", 1))
+    assert export(graph) == expected
+    assert result.changes == wanted.changes
+    assert result.changes.superseded == len(gone) + sum(edge["_seq"] == 2 for edge in knows)
+    again = load_frames(graph, frames, "apply", spark=spark, batch=("log", 1))
+    assert (again.commit, again.is_repeat) == (result.commit, True)
+    assert load(graph, files, "apply", spark=spark).commit is None

@@ -15,6 +15,7 @@ from omnigraph.spark import replicate_into
 from omnigraph.spark.source.datasource import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.writer import StreamWriter
+from tests.load_graph import load_lines
 from tests.session_graph import add_rows, create_graph, open_session, read_graph
 
 # A stream starts several processes, and each loads its libraries.
@@ -119,6 +120,33 @@ def test_changes_reach_a_stream_once_across_restarts(spark, tmp_path):
         ("insert", "b2", 2),
         ("insert", "b3", 3),
     ]
+
+
+def test_a_feed_of_one_type_keeps_a_copy_current_by_itself(spark, tmp_path):
+    schema = "node Event { title: String @key  size: I32?  @unique(size) }"
+    source, target = tmp_path / "g", tmp_path / "copy"
+
+    def event(name, size):
+        return json.dumps({"type": "Event", "data": {"title": name, "size": size}})
+
+    create_graph(source, schema, "\n".join([event("a", 1), event("b", 2), event("c", 3)]))
+    create_graph(target, schema)
+
+    def run():
+        options = {"graph": str(source), "changes": "true", "type": "Event", "start": "baseline"}
+        stream = spark.readStream.format("omnigraph").options(**options).load()
+        sink = stream.writeStream.format("omnigraph").option("checkpointLocation", str(tmp_path / "ck"))
+        into = {"graph": str(target), "type": "Event", "mode": "apply"}
+        sink.trigger(availableNow=True).options(**into).start().awaitTermination()
+
+    run()
+    with open_session(source) as session:
+        # Between two triggers a row changes twice, a value moves to another row, and a row goes.
+        for name, size in (("a", 7), ("b", 1), ("a", 2)):
+            load_lines(session, tmp_path / "log.jsonl", event(name, size), "merge")
+        load_lines(session, tmp_path / "log.jsonl", '{"type":"Event","_op":"delete","data":{"title":"c"}}', "apply")
+    run()
+    assert events(target) == ({"a": 2, "b": 1}, [0, 1])
 
 
 def test_a_graph_is_replicated_by_a_stream_that_breaks_and_crosses_a_schema_change(spark, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateR
 from omnigraph.values.printable import Printable
 
 if TYPE_CHECKING:
-    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
+    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.results.entity import Entity
     from omnigraph.engine.transaction import TransactionResult
@@ -203,6 +203,7 @@ class Transaction(Printable):
         *,
         patch: bool = False,
         truncate: bool = False,
+        on_delete: OnDelete = "cascade",
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
@@ -224,6 +225,7 @@ class Transaction(Printable):
             mode=mode,
             patch=patch,
             truncate=truncate,
+            on_delete=on_delete,
             errors_to=errors_to,
             settings=settings,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
+from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
 from omnigraph.graph.sources import SourceArgument, load_sources, query_text, schema_text
 from omnigraph.graph.state import State, expected_commit
@@ -122,6 +122,8 @@ class WriteVerbs(State):
         *,
         patch: bool = False,
         truncate: bool = False,
+        on_delete: OnDelete = "cascade",
+        batch: tuple[str, int] | None = None,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -134,9 +136,13 @@ class WriteVerbs(State):
 
         Args:
             sources: a file, folder, glob or ``s3://`` address of JSONL, CSV or Parquet, or several of them.
-            mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
+            mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first,
+                ``apply`` takes the rows of a change log, each with an operation and perhaps a sequence.
             patch: with ``merge``, change only the properties that are given.
             truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
+            on_delete: with ``apply``, whether the edges of a deleted node go with it, or such a delete is refused.
+            batch: the name of a stream and the number of this piece of it. A call that is repeated changes nothing, and
+                returns the commit of the first.
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that the branch must be at.
@@ -152,6 +158,7 @@ class WriteVerbs(State):
             KeyExistsError: an id exists already, or stands twice in the input.
             FileMissingError, FileAccessError: a source is not there, or cannot be read.
             TypeMissingError: the schema has no type for a source.
+            BatchRepeatedError: the branch has a later piece of the stream, and history does not tell of this one.
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
@@ -160,6 +167,8 @@ class WriteVerbs(State):
             mode=mode,
             patch=patch,
             truncate=truncate,
+            on_delete=on_delete,
+            batch=batch,
             branch=self._branch,
             actor=actor,
             message=message,

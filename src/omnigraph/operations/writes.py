@@ -12,7 +12,7 @@ from omnigraph.records import record
 from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
-    from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, Source
+    from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, OnDelete, Source
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.ir import ParamsForm
@@ -82,9 +82,12 @@ class LoadRequest(Request["LoadResult"]):
 
     Args:
         sources: files, folders, globs or ``s3://`` addresses of JSONL, CSV or Parquet.
-        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first,
+            ``apply`` takes the rows of a change log.
         patch: with ``merge``, change only the properties that are given.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
+        on_delete: with ``apply``, whether the edges of a deleted node go with it, or such a delete is refused.
+        batch: the name of a stream and the number of this piece of it; a piece is published once.
         branch: where to write.
         actor: who asks for it.
         message: what the commit says.
@@ -100,6 +103,8 @@ class LoadRequest(Request["LoadResult"]):
     mode: LoadMode = "append"
     patch: bool = False
     truncate: bool = False
+    on_delete: OnDelete = "cascade"
+    batch: tuple[str, int] | None = None
     branch: str = MAIN
     actor: str | None = None
     message: str | None = None

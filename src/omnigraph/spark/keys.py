@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.snapshot import GraphSnapshot
 
 
+Numbers = npt.NDArray[np.int64]
 ROW = "row"
 KEY = "key"
 _LINE_BITS = 40
@@ -60,7 +62,10 @@ class Places:
         >>> Places(names=("a.jsonl", "b.jsonl")).of(row_number(1, 7))
         ('b.jsonl', 7)
         """
-        source, line = row >> _LINE_BITS, row & _LINE_MASK
+        return self.at(row >> _LINE_BITS, row & _LINE_MASK)
+
+    def at(self, source: int, line: int) -> tuple[str, int]:
+        """Return what messages call a source, and the line of a row of it as they do."""
         return self.names[source], line + (self.offsets[source] if self.offsets else 0)
 
 
@@ -72,6 +77,17 @@ def row_number(source: int, line: int) -> int:
 def row_numbers(source: int, lines: pa.Array) -> pa.Array:
     """Return the places of the rows of one source."""
     return pa.array(lines.to_numpy() + (source << _LINE_BITS), pa.int64())
+
+
+def row_places(sources: Numbers, lines: Numbers) -> Numbers:
+    """Return the places of rows of several sources, each as one number."""
+    places: Numbers = (sources.astype(np.int64) << _LINE_BITS) | lines.astype(np.int64)
+    return places
+
+
+def row_sources(places: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the sources and the lines that numbers stand for."""
+    return places >> _LINE_BITS, places & _LINE_MASK
 
 
 def tuple_columns(owner: NodeType | EdgeType) -> Mapping[str, tuple[str, ...]]:

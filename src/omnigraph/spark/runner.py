@@ -201,7 +201,8 @@ def watch_tasks(spark: SparkSession, told: Callable[[TaskCount], None]) -> Itera
 
 def summary_lines(result: SparkLoadResult) -> Iterator[str]:
     """Return what a load did, type by type: rows in, rows written, bytes, and the time of each step."""
-    for name, count in {**result.nodes_loaded, **result.edges_loaded}.items():
+    counts = {} if result.changes is not None else {**result.nodes_loaded, **result.edges_loaded}
+    for name, count in counts.items():
         unchanged = result.unchanged.get(name, 0)
         same = f", {unchanged:,} unchanged" if unchanged else ""
         rows = "1 row" if count == 1 else f"{count:,} rows"

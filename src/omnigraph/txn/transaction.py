@@ -205,6 +205,14 @@ class WriteTxn:
         """Remove rows by id; ids that do not exist are ignored."""
         self.change(RowChange(table_key=table_key, deletes=tuple(ids)))
 
+    def replace_all(self, table_key: str, rows: pa.Table) -> None:
+        """Put rows in the place of all rows of a table; one that has none and gets none stays as it is."""
+        if rows.num_rows or self.snapshot.entry(table_key).row_count:
+            self.change(TableReplace(table_key=table_key, rows=rows))
+        else:
+            # Rows that somebody else adds before the commit must go, too.
+            self.read_table(table_key)
+
     def change(self, change: TableChange) -> None:
         """Add a change; row changes of one table add up in the order they come.
 

@@ -24,7 +24,7 @@ from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import KeyExistsError, Violation
 from omnigraph.records import record
 from omnigraph.store.tables.tail import are_all_different
-from omnigraph.txn.changes import TableReplace
+from omnigraph.txn.changes import RowChange
 from omnigraph.txn.transaction import WriteTxn, key_exists
 
 
@@ -102,13 +102,15 @@ class LoadChange:
 
     graph: GraphChange
     mode: LoadMode
+    # What an apply writes; the other modes write the rows of the graph.
+    writes: tuple[RowChange, ...] = ()
 
     def repeated_id(self, *, with_keys: bool = False) -> KeyExistsError | None:
         """Return the error for an id that stands twice in the input where the mode demands each once.
 
         Those of types with a key break a rule of the schema; only ``with_keys`` looks at them.
         """
-        if self.mode == "merge":
+        if self.mode in {"merge", "apply"}:
             return None
         for part in self.graph.types.values():
             if (with_keys or part.type.key is None) and part.rows is not None and not part.has_fresh_ids:
@@ -129,12 +131,16 @@ class LoadChange:
 
     def write(self, txn: WriteTxn) -> None:
         """Add the rows to a transaction."""
+        for change in self.writes:
+            txn.change(change)
         for part in self.graph.types.values():
             if part.rows is None:
                 continue
             match self.mode:
+                case "apply":
+                    pass
                 case "overwrite":
-                    txn.change(TableReplace(table_key=part.table_key, rows=part.rows))
+                    txn.replace_all(part.table_key, part.rows)
                 case "append":
                     txn.insert(part.table_key, part.rows, has_fresh_ids=part.has_fresh_ids)
                 case "merge":

@@ -22,7 +22,8 @@ from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
 from omnigraph.engine.load.parquet import read_parquet
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
-from omnigraph.engine.rows import ChunkDecoder, TypeRows
+from omnigraph.engine.load.tables import owner_of
+from omnigraph.engine.rows import ChunkDecoder, TypeRows, rows_of
 from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
 from omnigraph.errors import (
     BadRowsError,
@@ -176,7 +177,7 @@ def _upper_pairs(number: int) -> npt.NDArray[np.uint16]:
 
 
 # Names that no property can have, so that a spooled row keeps everything that is known about it in one table.
-SOURCE, LINE, GIVEN = ":source", ":line", ":given "
+SOURCE, LINE, GIVEN, MARK = ":source", ":line", ":given ", ":mark "
 
 
 @record
@@ -189,6 +190,10 @@ class Intake:
     is_patch: bool = False
     truncate: bool = False
     vectors: MissingVectors | None = None
+    # A table file without a row counts as no rows of its type, which an overwrite empties.
+    keeps_empty: bool = False
+    # Rows are those of a change log.
+    takes_changes: bool = False
 
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
         """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
@@ -198,7 +203,9 @@ class Intake:
         Raises:
             FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: a source cannot be read at all.
         """
-        decoder = ChunkDecoder(self.catalog, is_patch=self.is_patch, truncate=self.truncate)
+        decoder = ChunkDecoder(
+            self.catalog, is_patch=self.is_patch, truncate=self.truncate, takes_changes=self.takes_changes
+        )
         sizes = [source.size_bytes for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         done = rows = 0
@@ -214,6 +221,10 @@ class Intake:
                         problems.is_cut = True
                         return
             done += sizes[number] or 0
+            owner = owner_of(source, self.catalog) if self.keeps_empty and source.kind != "jsonl" else None
+            if owner is not None and not problems.total and owner.table_key not in spool.owners:
+                none = rows_of(owner, [], is_patch=self.is_patch)
+                spool.add(owner, self._spooled(none, number), has_fresh_ids=True)
 
     def _take(self, chunk: ReadChunk, number: int, name: str, spool: Spool, problems: ProblemList) -> int:
         """Take over what was read of a source, and return how many rows that is."""
@@ -241,12 +252,19 @@ class Intake:
                 assert_never(source.kind)
 
     def _spooled(self, part: TypeRows, source: int) -> pa.Table:
-        rows = part.rows
-        ids = rows.column("id").combine_chunks()
-        rows = rows.set_column(0, rows.schema.field("id"), fill_ids(ids, self.ids))
+        ids = part.rows.column("id").combine_chunks()
+        rows = spooled_rows(part, fill_ids(ids, self.ids))
         rows = rows.append_column(SOURCE, pa.array(np.full(len(ids), source, dtype=np.int32)))
-        rows = rows.append_column(LINE, part.lines)
-        if part.given is not None:
-            for prop in part.owner.properties:
-                rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
-        return rows
+        return rows.append_column(LINE, part.lines)
+
+
+def spooled_rows(part: TypeRows, ids: pa.Array) -> pa.Table:
+    """Return rows with their ids, and beside them what is known of each: what it gives, its operation and sequence."""
+    rows = part.rows.set_column(0, part.rows.schema.field("id"), ids)
+    if part.given is not None:
+        for prop in part.owner.properties:
+            rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
+    if part.marks is not None:
+        for name in part.marks.column_names:
+            rows = rows.append_column(f"{MARK}{name}", part.marks.column(name))
+    return rows

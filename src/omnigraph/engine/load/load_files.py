@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,25 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints import check_change, find_violations
 from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.load.apply import AppliedLog, LogState, apply_log
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
+from omnigraph.engine.load.change_log import edge_ends
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import Intake, ProblemList
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, Progress, check_load
+from omnigraph.engine.load.options import (
+    ChangeCounts,
+    LoadMode,
+    LoadProgress,
+    LoadResult,
+    LoadSettings,
+    OnDelete,
+    Progress,
+    check_load,
+    check_on_delete,
+)
 from omnigraph.engine.load.sources import Source, expand_sources
 from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.view import GraphView
@@ -35,6 +47,8 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import counting, current_call
+from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.publish.phases import refuse_repeated_batch
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
@@ -47,6 +61,7 @@ KINDS: dict[LoadMode, WriteKind] = {
     "append": WriteKind.LOAD_APPEND,
     "merge": WriteKind.LOAD_MERGE,
     "overwrite": WriteKind.LOAD_OVERWRITE,
+    "apply": WriteKind.LOAD_APPLY,
 }
 
 
@@ -58,6 +73,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     *,
     patch: bool = False,
     truncate: bool = False,
+    on_delete: OnDelete = "cascade",
+    batch: BatchMark | None = None,
     actor: str | None = None,
     message: str | None = None,
     expected_head: CommitId | None = None,
@@ -75,9 +92,12 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         branch_writer: the branch to write to.
         catalog: the schema of that branch.
         sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
-        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types,
+            ``apply`` takes the rows of a change log.
         patch: with ``merge``, keep what a row does not mention instead of making it null.
         truncate: cut instants that are finer than a millisecond; otherwise such a row cannot be read.
+        on_delete: what an apply that deletes a node does with its edges: they go, or the load is refused.
+        batch: which piece of a stream it is; a piece that the branch has already is not published again.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
@@ -97,6 +117,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         KeyExistsError: an id exists already, or stands twice in the input.
         FileMissingError, FileAccessError, SourceTooLargeError: a source cannot be read.
         TypeMissingError: the schema has no type for a source, or the branch no table for it.
+        BatchRepeatedError: the branch has this piece of the stream, or a later one, already.
         SchemaMovedError, PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError:
             as for any commit.
     """
@@ -107,6 +128,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         mode,
         patch=patch,
         truncate=truncate,
+        on_delete=on_delete,
         errors_to=errors_to,
         progress=progress,
         limit=limit,
@@ -115,12 +137,15 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     )
     with reading as rows:
         txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+        if batch is not None:
+            refuse_repeated_batch(batch, txn.snapshot.state)
+            txn.mark_batch(batch)
         expect_schema(txn, schema_hash)
         for table_key in rows.spool.owners:
             txn.snapshot.entry(table_key)
         job = _Job(branch_writer=branch_writer, catalog=catalog, rows=rows, limit=limit)
         done = job.write(txn, is_rerun=on_conflict == "rerun")
-        return rows.result(done, branch=str(branch_writer.services.line.name), actor=actor)
+        return rows.result(done, job.counts, branch=str(branch_writer.services.line.name), actor=actor)
 
 
 @record
@@ -132,9 +157,10 @@ class SpooledRows:
     problems: ProblemList
     mode: LoadMode
     is_patch: bool
+    on_delete: OnDelete = "cascade"
 
-    def result(self, done: CommitResult, *, branch: str, actor: str | None) -> LoadResult:
-        """Return what is told of a load that was published."""
+    def result(self, done: CommitResult, counts: ChangeCounts | None, *, branch: str, actor: str | None) -> LoadResult:
+        """Return what is told of a load that was published; ``counts`` are those of a change log."""
         nodes, edges = self._counts()
         return LoadResult(
             mode=self.mode,
@@ -145,20 +171,33 @@ class SpooledRows:
             commit=done.commit,
             manifest_version=done.manifest_version,
             cost=done.cost,
+            changes=counts,
         )
 
-    def receipt(self) -> dict[str, Any]:
+    def receipt(self, counts: ChangeCounts | None) -> dict[str, Any]:
         """Return what :meth:`LoadResult.repeated` needs beside the commit."""
         nodes, edges = self._counts()
-        return {"mode": self.mode, "nodes": nodes, "edges": edges}
+        changes = {} if counts is None else {"changes": counts.to_json()}
+        return {"mode": self.mode, "nodes": nodes, "edges": edges, **changes}
 
-    def check_affected(self) -> None:
-        """Return if the request may change as many entities as there are rows.
+    def apply(self, catalog: Catalog, state: LogState) -> AppliedLog:
+        """Return what the rows of a change log make of a state.
+
+        Raises:
+            BadRowsError: a row leaves out what no stored row has, or sequences cannot be compared.
+            AffectedLimitError: it changes more entities than the request may.
+        """
+        applied = apply_log(catalog, self.spool, self.files, state, self.on_delete, self.problems)
+        self.check_affected(applied.counts.affected)
+        return applied
+
+    def check_affected(self, count: int) -> None:
+        """Return if the request may change so many entities.
 
         Raises:
             AffectedLimitError: there are more.
         """
-        count, most = sum(self.spool.counts.values()), current_call().max_affected
+        most = current_call().max_affected
         if most is not None and count > most:
             details = LimitExceeded(resource="affected entities", limit=most, actual=count)
             raise AffectedLimitError(
@@ -181,6 +220,7 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
     *,
     patch: bool,
     truncate: bool,
+    on_delete: OnDelete = "cascade",
     errors_to: str | Path | None,
     progress: Progress | None,
     limit: int,
@@ -194,15 +234,19 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
     check_load(mode, errors_to=errors_to, progress=progress, limit=limit)
     check_flag("patch", patch)
     check_flag("truncate", truncate)
+    check_on_delete(on_delete, mode)
     check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
         raise UsageError("only a merge can be a patch", details=details)
     settings = settings or LoadSettings()
     files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
+    is_log = mode == "apply"
+    if is_log:
+        files = tuple(replace(file, takes_changes=True) for file in files)
     runtime = services.runtime
     with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, runtime.failpoints) as spool:
-        vectors = None if patch else MissingVectors.find(catalog, embedder)
+        vectors = None if patch or is_log else MissingVectors.find(catalog, embedder)
         intake = Intake(
             catalog=catalog if vectors is None else vectors.catalog,
             settings=settings,
@@ -210,6 +254,8 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
             is_patch=patch,
             truncate=truncate,
             vectors=vectors,
+            keeps_empty=mode == "overwrite",
+            takes_changes=is_log,
         )
         intake.read(files, spool, problems, progress)
         problems.fail()
@@ -217,27 +263,32 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
             vectors.fill(spool)
         if progress is not None:
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
-        rows = SpooledRows(files=files, spool=spool, problems=problems, mode=mode, is_patch=patch)
-        rows.check_affected()
+        rows = SpooledRows(files=files, spool=spool, problems=problems, mode=mode, is_patch=patch, on_delete=on_delete)
+        if not is_log:
+            rows.check_affected(sum(spool.counts.values()))
         yield rows
 
 
 @dataclass(kw_only=True)
 class _Job:
-    """What is left to do once all rows are read; ``change`` is what they make on the state of the last attempt."""
+    """What is left to do once all rows are read.
+
+    ``change`` is what they make on the state of the last attempt, ``counts`` what became of those of a change log.
+    """
 
     branch_writer: BranchWriter
     catalog: Catalog
     rows: SpooledRows
     limit: int
     change: LoadChange | None = None
+    counts: ChangeCounts | None = None
 
     def write(self, txn: WriteTxn, *, is_rerun: bool) -> CommitResult:
         """Check the change and publish it; without a row there is nothing to publish."""
         self._decide(txn)
         if is_rerun:
             txn.decide = self._decide
-        txn.receipt = self.rows.receipt
+        txn.receipt = lambda: self.rows.receipt(self.counts)
         try:
             return self.branch_writer.commit(txn)
         except KeyExistsError as error:
@@ -248,7 +299,9 @@ class _Job:
         # A patch holds values that it was not given; they must still be the stored ones.
         rows = self.rows
         txn.keeps_values = rows.is_patch
-        if rows.is_patch:
+        if rows.mode == "apply":
+            change = self._apply(txn)
+        elif rows.is_patch:
             view = GraphView(txn.snapshot, self.catalog)
             with counting(txn.counters), txn.snapshot.reading():
                 change = build_patch(rows.spool, rows.files, view.rows_of, rows.problems)
@@ -259,6 +312,24 @@ class _Job:
         change.write(txn)
         if not change.graph.is_empty:
             txn.add_check(partial(self._check_on, change))
+
+    def _apply(self, txn: WriteTxn) -> LoadChange:
+        view = GraphView(txn.snapshot, self.catalog)
+
+        def stored_edges(edge: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
+            columns = [column for column, name in edge_ends(edge) if name == node.name]
+            return pa.concat_tables([view.rows_where(edge.table_key, one, ids, ["id"]) for one in columns])
+
+        state = LogState(
+            stored_rows=lambda owner, ids, columns: view.rows_of(owner.table_key, ids, columns),
+            stored_edges=stored_edges,
+        )
+        with counting(txn.counters), txn.snapshot.reading():
+            applied = self.rows.apply(self.catalog, state)
+        for table_key in applied.reads:
+            txn.read_table(table_key)
+        self.counts = applied.counts
+        return applied.change
 
     def _check_on(self, change: LoadChange, view: CommitView) -> None:
         self._check(change, GraphView.of_commit(view, self.catalog))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
+from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
-from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import check_callable, check_choice, check_flag, check_path, check_whole
+from omnigraph.txn.manifest.rows import BatchMark, Commit
+from omnigraph.values import check_callable, check_choice, check_flag, check_path, check_text, check_whole, unfit
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
-LoadMode = Literal["append", "merge", "overwrite"]
+LoadMode = Literal["append", "merge", "overwrite", "apply"]
+# What becomes of the edges of a node that an apply deletes.
+OnDelete = Literal["cascade", "refuse"]
+_LONGEST_STREAM = 200
+_MOST_NUMBER = (1 << 63) - 1
 _MAX_THREADS = 1024
 LoadPhase = Literal["read", "check", "write"]
 
@@ -48,6 +53,37 @@ class LoadSettings:
         check_flag("check_sums", self.check_sums)
 
 
+def check_on_delete(on_delete: object, mode: LoadMode) -> None:
+    """Refuse what does not say what becomes of the edges of a deleted node, and loads that delete none.
+
+    Raises:
+        UsageError: there is no such word, or the load is none of a change log.
+    """
+    check_choice("on_delete", on_delete, get_args(OnDelete))
+    if on_delete != "cascade" and mode != "apply":
+        details = BadValue(what="mode", value=mode, expected="apply")
+        raise UsageError("only an apply deletes nodes", details=details)
+
+
+def check_batch(batch: object) -> BatchMark | None:
+    """Return what marks a load as one piece of a stream: the name of the stream and the piece's number.
+
+    Raises:
+        UsageError: it is not a name and a number.
+    """
+    if batch is None:
+        return None
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise unfit("batch", batch, "a name and a number")
+    name, number = batch
+    check_text("name of a batch", name)
+    if not 0 < len(name) <= _LONGEST_STREAM:
+        details = BadValue(what="batch", value=name[:_LONGEST_STREAM], expected=f"1 to {_LONGEST_STREAM} characters")
+        raise UsageError("the name of the batch is empty or too long", details=details)
+    check_whole("number of a batch", number, most=_MOST_NUMBER)
+    return BatchMark(app=name, number=number)
+
+
 def check_load(mode: object, *, errors_to: object, progress: object, limit: object) -> None:
     """Refuse what a load, wherever it runs, could not begin with.
 
@@ -60,6 +96,61 @@ def check_load(mode: object, *, errors_to: object, progress: object, limit: obje
         check_path("errors_to", errors_to)
     check_callable("progress", progress)
     check_whole("limit", limit)
+
+
+@record
+class ChangeCounts:
+    """What became of the rows of a change log. Every row is one of five: the first five add up to ``rows``.
+
+    Args:
+        rows: all rows of the input.
+        written: rows that changed what is stored.
+        unchanged: rows that found everything as it should be, deletes of what is not there among them.
+        superseded: rows that a row of a later sequence, or the delete of a node, made void; repeated rows, too.
+        deleted: rows that removed an entity.
+        quarantined: rows that were put aside.
+        cascaded: edges that went with their nodes; they are no rows of the input.
+    """
+
+    rows: int = 0
+    written: int = 0
+    unchanged: int = 0
+    superseded: int = 0
+    deleted: int = 0
+    quarantined: int = 0
+    cascaded: int = 0
+
+    def __add__(self, other: ChangeCounts) -> ChangeCounts:
+        """Return the counts of both."""
+        names = self.to_json()
+        return ChangeCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def affected(self) -> int:
+        """How many entities are not as they were."""
+        return self.written + self.deleted + self.cascaded
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the counts of :meth:`to_json`."""
+        return cls(**document)
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {
+            "rows": self.rows,
+            "written": self.written,
+            "unchanged": self.unchanged,
+            "superseded": self.superseded,
+            "deleted": self.deleted,
+            "quarantined": self.quarantined,
+            "cascaded": self.cascaded,
+        }
+
+    def __str__(self) -> str:
+        counts = self.to_json()
+        told = [f"{counts[name]} {name}" for name in ("written", "unchanged", "superseded", "deleted")]
+        return ", ".join([*told, *(f"{counts[name]} {name}" for name in ("quarantined", "cascaded") if counts[name])])
 
 
 @record
@@ -77,7 +168,11 @@ Progress = Callable[[LoadProgress], None]
 
 @record
 class LoadResult(Printable):
-    """What a load did. Counts are input rows per type; ``commit`` is None when there was no row at all."""
+    """What a load did. Counts are input rows per type; ``commit`` is None when there was nothing to write.
+
+    ``changes`` says what became of the rows of a change log, and is None for other loads. ``is_repeat``: the branch had
+    this batch already, ``commit`` is the first one of it, and nothing was counted.
+    """
 
     mode: LoadMode
     branch: str
@@ -87,9 +182,11 @@ class LoadResult(Printable):
     commit: Commit | None
     manifest_version: int
     cost: Cost
+    changes: ChangeCounts | None = None
+    is_repeat: bool = False
 
     @classmethod
-    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> LoadResult:
+    def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> Self:
         """Return what a repeated request is told: commit and counts of the first."""
         return cls(
             mode=receipt.get("mode", "merge"),
@@ -100,6 +197,7 @@ class LoadResult(Printable):
             commit=commit,
             manifest_version=commit.manifest_version,
             cost=Counters().cost(),
+            changes=None if "changes" not in receipt else ChangeCounts.from_json(receipt["changes"]),
         )
 
     @property
@@ -110,11 +208,21 @@ class LoadResult(Printable):
     def lines(self) -> Iterator[str]:
         """Yield how many rows were loaded, of which types."""
         if self.commit is None:
-            yield f"nothing to load on branch {self.branch}: no rows, no commit"
+            yield f"nothing to load on branch {self.branch}: {self.reason}, no commit"
+            return
+        if self.is_repeat:
+            yield f"loaded before on branch {self.branch}, as commit {self.commit.id}"
             return
         yield f"loaded {counted(self.total, 'entity', 'entities')} on branch {self.branch} with {self.mode}"
         for name, count in (*self.nodes_loaded.items(), *self.edges_loaded.items()):
             yield f"  {name}: {count}"
+        if self.changes is not None:
+            yield f"  {self.changes}"
+
+    @property
+    def reason(self) -> str:
+        """Why there is no commit."""
+        return "nothing has changed" if self.changes is not None and self.total else "no rows"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result with the field names of the public contract."""
@@ -126,6 +234,8 @@ class LoadResult(Printable):
             "total_entities": self.total,
             "actor_id": self.actor,
             "commit": None if self.commit is None else self.commit.to_brief_json(),
+            **({} if self.changes is None else {"changes": self.changes.to_json()}),
+            **({"repeated": True} if self.is_repeat else {}),
         }
 
 

@@ -26,6 +26,7 @@ from omnigraph.engine.load.tables import (
     TableReader,
     bind,
     column_kind,
+    mark_misfits,
     owner_of,
     read_decimals,
 )
@@ -315,7 +316,7 @@ def misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
         if not can_parse(kind, given):
             text = f"property '{target}' expects {kind}, got a column of {given}"
             found.append(RowProblem(line=1, rule="type", message=text, type_name=owner.name, property=target))
-    return found
+    return found + mark_misfits(binding, schema)
 
 
 def arrow_reader(

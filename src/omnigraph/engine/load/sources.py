@@ -63,6 +63,7 @@ class Source:
         is_exported: an export wrote it, so that its columns are named exactly as those of the table.
         longest_bytes: its longest record, if somebody measured it; readers make room for it.
         called: what messages call it, where that is not its path.
+        takes_changes: its rows are those of a change log, and may have an operation and a sequence.
     """
 
     path: str
@@ -73,6 +74,7 @@ class Source:
     is_exported: bool = False
     longest_bytes: int = 0
     called: str | None = None
+    takes_changes: bool = False
 
     @property
     def name(self) -> str:

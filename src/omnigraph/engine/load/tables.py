@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,7 +24,18 @@ from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, EdgeType, NodeTyp
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, kind_of, show
-from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, mask_of
+from omnigraph.engine.rows.changes import (
+    DELETE,
+    OP,
+    SEQ,
+    MarkedColumns,
+    Marking,
+    can_mark,
+    mark_at,
+    mark_columns,
+    read_marking,
+)
+from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, complete_upserts, mask_of
 from omnigraph.engine.rows.columns import Flavour, Mask, json_type
 from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
 from omnigraph.records import record
@@ -35,10 +47,14 @@ _HEADER_LINE = 1
 
 @record
 class ColumnBinding:
-    """The type of a file's rows, and the file's column for each table column that it gives."""
+    """The type of a file's rows, and the file's column for each table column that it gives.
+
+    ``marks`` are the columns of operations and sequences that a change log has; None for rows of another kind.
+    """
 
     owner: NodeType | EdgeType
     columns: Mapping[str, str]
+    marks: Mapping[str, str] | None = None
 
 
 def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
@@ -71,6 +87,8 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
 def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> ColumnBinding | RowProblem:
     """Match the columns of a file with those of the type; every column must be one of them."""
     known = _known_columns(owner, is_exported=source.is_exported)
+    if source.takes_changes:
+        known |= {name: name for name in (OP, SEQ)}
     wanted: dict[str, str] = {}
     for name, column in source.columns.items():
         if name not in known:
@@ -90,10 +108,27 @@ def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> C
         if target in columns:
             return _problem(owner, f"two columns map to '{target}': '{columns[target]}' and '{column}'", column)
         columns[target] = column
-    for target in ("src", "dst") if isinstance(owner, EdgeType) else ():
+    marks = {name: columns.pop(name) for name in (OP, SEQ) if name in columns} if source.takes_changes else None
+    # Deletes by id do without ends; whether a row is one stands in the row.
+    ends = ("src", "dst") if isinstance(owner, EdgeType) and not (marks and OP in marks) else ()
+    for target in ends:
         if target not in columns:
             return _problem(owner, f"edge {owner.name} requires field '{_ENDPOINT_SPELLINGS[target][0]}'", target)
-    return ColumnBinding(owner=owner, columns=columns)
+    return ColumnBinding(owner=owner, columns=columns, marks=marks)
+
+
+def mark_misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
+    """Return a problem for a column that is named like an operation or a sequence and can hold none."""
+    found = []
+    for name, column in (binding.marks or {}).items():
+        given = schema.field(column).type
+        if not can_mark(name, given):
+            expected = "text" if name == OP else "whole numbers, instants or text"
+            text = f"column '{name}' must hold {expected}, got a column of {given}"
+            found.append(
+                RowProblem(line=_HEADER_LINE, rule="type", message=text, type_name=binding.owner.name, property=name)
+            )
+    return found
 
 
 def _known_columns(owner: NodeType | EdgeType, *, is_exported: bool) -> dict[str, str]:
@@ -244,8 +279,10 @@ class TableReader:
         self._owner = binding.owner
         self._targets = {column: target for target, column in binding.columns.items()}
         self._parse = parse
+        self._takes_changes = binding.marks is not None
+        is_patch = is_patch or self._takes_changes
         self._is_patch = is_patch
-        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate)
+        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate, takes_changes=self._takes_changes)
         self._checker = ColumnChecker(binding.owner, is_patch=is_patch, truncate=truncate)
 
     def read(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> DecodedChunk:
@@ -268,11 +305,12 @@ class TableReader:
                 doubt=doubt,
                 numbers=numbers,
                 given=self._given(count) if self._is_patch else None,
+                marks=self._marks(batch),
             )
         )
         problems: list[RowProblem] = []
         exact: list[DecodedRow] = []
-        for row in self._decode(parsed, sure.doubtful, numbers):
+        for row in self._decode(parsed, sure.doubtful, numbers, batch):
             if isinstance(row, RowProblem):
                 problems.append(row)
                 if len(problems) >= MAX_PROBLEMS:
@@ -283,7 +321,15 @@ class TableReader:
         if exact:
             parts.append(rows_of(self._owner, exact, is_patch=self._is_patch))
         problems = sorted((*sound.problems, *problems), key=lambda problem: problem.line)
-        return DecodedChunk(types={self._owner.table_key: join(parts)}, problems=tuple(problems))
+        decoded = DecodedChunk(types={self._owner.table_key: join(parts)}, problems=tuple(problems))
+        return complete_upserts(decoded) if self._takes_changes else decoded
+
+    def _marks(self, batch: pa.RecordBatch) -> MarkedColumns | None:
+        marks = self._binding.marks
+        if marks is None:
+            return None
+        ops, sequences = (batch.column(marks[name]) if name in marks else None for name in (OP, SEQ))
+        return mark_columns(ops, sequences, batch.num_rows)
 
     def _given(self, count: int) -> Mapping[str, pa.Array]:
         # A column that the file has is given for every row; an empty cell gives null.
@@ -292,16 +338,31 @@ class TableReader:
         }
 
     def _decode(
-        self, parsed: Mapping[str, ParsedColumn], doubtful: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+        self,
+        parsed: Mapping[str, ParsedColumn],
+        doubtful: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.int64],
+        batch: pa.RecordBatch,
     ) -> Iterator[DecodedRow | RowProblem]:
         for at in doubtful.tolist():
+            line = int(numbers[at])
             cells = {target: column.value_at(at) for target, column in parsed.items()}
-            yield self._decode_row(cells, int(numbers[at]))
+            if self._binding.marks is None:
+                yield self._decode_row(cells, line, None)
+                continue
+            marking = read_marking(
+                {name: mark_at(batch.column(at_)[at]) for name, at_ in self._binding.marks.items()}, line
+            )
+            if isinstance(marking, RowProblem):
+                yield replace(marking, type_name=self._owner.name)
+            else:
+                yield self._decode_row(cells, line, marking)
 
-    def _decode_row(self, cells: dict[str, Any], line: int) -> DecodedRow | RowProblem:
+    def _decode_row(self, cells: dict[str, Any], line: int, marking: Marking | None) -> DecodedRow | RowProblem:
         ends = {target: cells.pop(target, None) for target in _ENDPOINTS} if isinstance(self._owner, EdgeType) else {}
+        is_delete = marking is not None and marking.op == DELETE
         for target, value in ends.items():
-            if not isinstance(value, str):
+            if not isinstance(value, str) and not (value is None and is_delete):
                 return RowProblem(
                     line=line,
                     rule="envelope",
@@ -312,7 +373,10 @@ class TableReader:
                 )
         if cells.get("id", "") is None:
             del cells["id"]
-        return self._decoder.decode_row(self._owner, cells, line, src=ends.get("src"), dst=ends.get("dst"))
+        src, dst = ends.get("src"), ends.get("dst")
+        if marking is None:
+            return self._decoder.decode_row(self._owner, cells, line, src=src, dst=dst)
+        return self._decoder.decode_change(self._owner, cells, line, marking, src=src, dst=dst)
 
 
 def column_kind(owner: NodeType | EdgeType, target: str) -> PropertyType:

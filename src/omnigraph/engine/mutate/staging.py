@@ -20,7 +20,7 @@ from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import BoundEntity
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.changes import RowChange, TableReplace
+from omnigraph.txn.changes import RowChange
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
@@ -309,7 +309,7 @@ class MutationStaging:
         types: dict[str, TypeChange] = {}
         for table_key, pending in sorted(self._tables.items()):
             if pending.replaces_all:
-                self._txn.change(TableReplace(table_key=table_key, rows=pending.rows()))
+                self._txn.replace_all(table_key, pending.rows())
                 types[table_key] = TypeChange(type=pending.owner, rows=pending.rows(), replaces_all=True)
                 continue
             change = self._row_change(pending)

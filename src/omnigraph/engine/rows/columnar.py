@@ -23,6 +23,7 @@ from omnigraph.catalog.entity_ids import entity_ids
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, RowProblem
+from omnigraph.engine.rows.changes import DELETE, OP, SEQ, UPSERT, MarkedColumns, mark_columns
 from omnigraph.engine.rows.columns import (
     TEMPORAL,
     Flavour,
@@ -36,7 +37,7 @@ from omnigraph.engine.rows.columns import (
     read_column,
     rows_of,
 )
-from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED, DecodedRow, RowDecoder
+from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED, DecodedRow, RowDecoder, required_problem
 from omnigraph.engine.rows.lines import Head, LineArray, is_blank, split, text_of
 from omnigraph.records import record
 
@@ -60,6 +61,7 @@ class ParsedColumns:
         doubt: rows that the reader itself is not sure of.
         numbers: the line of each row.
         nulls_are_absent: a null stands for a property that the row does not mention; in a table it was written.
+        marks: the operations and sequences of a change log.
     """
 
     values: Mapping[str, pa.Array]
@@ -68,6 +70,7 @@ class ParsedColumns:
     numbers: npt.NDArray[np.int64]
     given: Mapping[str, pa.Array] | None = None
     nulls_are_absent: bool = False
+    marks: MarkedColumns | None = None
 
 
 class ColumnChecker:
@@ -90,6 +93,8 @@ class ColumnChecker:
         """Return the rows that are certainly right."""
         doubt = parsed.doubt.copy()
         columns: dict[str, pa.Array] = {}
+        if parsed.marks is not None:
+            doubt |= self._unsure_marks(parsed, parsed.marks)
         for name in ("id", "src", "dst") if isinstance(self._owner, EdgeType) else ("id",):
             columns[name] = self._column(parsed, name)
             if name != "id" and columns[name].null_count:
@@ -112,7 +117,16 @@ class ColumnChecker:
                 prop.name: columns[prop.name].is_valid() if parsed.given is None else parsed.given[prop.name]
                 for prop in self._owner.properties
             }
-        return self._sure(parsed.numbers, columns, given, doubt)
+        marks = None if parsed.marks is None else parsed.marks.columns
+        return self._sure(parsed.numbers, columns, given, marks, doubt)
+
+    def _unsure_marks(self, parsed: ParsedColumns, marks: MarkedColumns) -> Mask:
+        if self._owner.key is not None:
+            return marks.doubt
+        # What is deleted must be named.
+        is_delete = mask_of(pc.equal(one_array(marks.columns.column("op")), DELETE))
+        unsure: Mask = marks.doubt | (is_delete & mask_of(self._column(parsed, "id").is_null()))
+        return unsure
 
     def _column(self, parsed: ParsedColumns, name: str) -> pa.Array:
         if name in parsed.values:
@@ -129,6 +143,7 @@ class ColumnChecker:
         numbers: npt.NDArray[np.int64],
         columns: dict[str, pa.Array],
         given: dict[str, pa.Array] | None,
+        marks: pa.Table | None,
         doubt: Mask,
     ) -> SureRows:
         at = np.arange(len(doubt))
@@ -153,6 +168,7 @@ class ColumnChecker:
             rows=pa.table([columns[name] for name in self._schema.names], schema=self._schema),
             lines=pa.array(numbers),
             given=flags,
+            marks=None if marks is None else marks.take(pa.array(at)),
         )
         return SureRows(rows=rows, doubtful=np.flatnonzero(doubt))
 
@@ -164,6 +180,7 @@ def mask_of(flags: pa.Array) -> Mask:
 
 
 _CHANGED = re.compile(r"Column\(/data/([A-Za-z0-9_]+)(?:/\[\])?\) changed from (?:string to number|number to string)")
+_SEQUENCES_CHANGED = re.compile(rf"Column\(/{SEQ}\) changed from (?:string to number|number to string)")
 _UNEXPECTED = "unexpected field"
 
 
@@ -173,11 +190,14 @@ class _Habits:
 
     flavours: Mapping[str, Flavour]
     gives_ids: bool = False
+    sequences: Flavour = "count"
 
     def after(self, error: str) -> _Habits | None:
         """Return the habits that explain why lines could not be parsed; None when nothing does."""
         if _UNEXPECTED in error:
             return None if self.gives_ids else replace(self, gives_ids=True)
+        if _SEQUENCES_CHANGED.search(error):
+            return replace(self, sequences="count" if self.sequences == "text" else "text")
         changed = _CHANGED.search(error)
         name = changed[1] if changed else ""
         if name not in self.flavours:
@@ -189,10 +209,18 @@ class _Habits:
 class ColumnarReader:
     """Reads lines of one type. Threads may share it."""
 
-    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False, truncate: bool = False) -> None:
+    def __init__(
+        self,
+        owner: NodeType | EdgeType,
+        *,
+        is_patch: bool = False,
+        truncate: bool = False,
+        takes_changes: bool = False,
+    ) -> None:
         self._owner = owner
-        self._is_patch = is_patch
-        self._checker = ColumnChecker(owner, is_patch=is_patch, truncate=truncate)
+        self._is_patch = is_patch or takes_changes
+        self._takes_changes = takes_changes
+        self._checker = ColumnChecker(owner, is_patch=self._is_patch, truncate=truncate)
         # All rows of a file are written alike: what the last chunk had is tried first.
         self._habits = _Habits(
             flavours={prop.name: "text" for prop in owner.properties if prop.type.scalar in TEMPORAL}
@@ -215,9 +243,18 @@ class ColumnarReader:
         if self._is_patch or self._checker.has_defaults:
             # A null that was written and a member that was left out look alike, and must be told apart here.
             doubt |= mask_of(pc.match_substring(lines, b"null"))
-        flavours = found[1].flavours
+        marks = None
+        if self._takes_changes:
+            marks = mark_columns(one_array(parsed[OP]), one_array(parsed[SEQ]), len(lines))
         return self._checker.check(
-            ParsedColumns(values=values, flavours=flavours, doubt=doubt, numbers=numbers, nulls_are_absent=True)
+            ParsedColumns(
+                values=values,
+                flavours=found[1].flavours,
+                doubt=doubt,
+                numbers=numbers,
+                nulls_are_absent=True,
+                marks=marks,
+            )
         )
 
     def _parse(self, text: pa.Buffer) -> tuple[pa.Table, _Habits] | None:
@@ -229,7 +266,7 @@ class ColumnarReader:
                     pa.BufferReader(text),
                     read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
                     parse_options=pj.ParseOptions(
-                        explicit_schema=_json_schema(self._owner, habits), unexpected_field_behavior="error"
+                        explicit_schema=self._json_schema(habits), unexpected_field_behavior="error"
                     ),
                 )
             except pa.ArrowInvalid as error:
@@ -240,6 +277,13 @@ class ColumnarReader:
                 tried.append(habits)
             else:
                 return table, habits
+
+    def _json_schema(self, habits: _Habits) -> pa.Schema:
+        schema = _json_schema(self._owner, habits)
+        if not self._takes_changes:
+            return schema
+        sequence = pa.int64() if habits.sequences == "count" else pa.string()
+        return schema.append(pa.field(OP, pa.string())).append(pa.field(SEQ, sequence))
 
 
 def _json_schema(owner: NodeType | EdgeType, habits: _Habits) -> pa.Schema:
@@ -276,6 +320,41 @@ class DecodedChunk:
     problems: tuple[RowProblem, ...]
 
 
+def complete_upserts(chunk: DecodedChunk) -> DecodedChunk:
+    """Return the rows of a change log, upserts made whole: what they leave out is the default of the property.
+
+    Upserts without a value that is required become problems.
+    """
+    types: dict[str, TypeRows] = {}
+    problems = list(chunk.problems)
+    for key, part in chunk.types.items():
+        found = _whole_upserts(part)
+        types[key] = found[0]
+        problems += found[1]
+    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line)))
+
+
+def _whole_upserts(part: TypeRows) -> tuple[TypeRows, list[RowProblem]]:
+    if part.marks is None or part.given is None:
+        return part, []
+    is_upsert = pc.equal(one_array(part.marks.column("op")), UPSERT)
+    rows, given = part.rows, part.given
+    lacking: dict[int, RowProblem] = {}
+    for prop in part.owner.properties:
+        is_given = one_array(given.column(prop.name))
+        column = one_array(rows.column(prop.name))
+        default = default_scalar(prop)
+        if default is not None:
+            column = pc.if_else(pc.and_not(is_upsert, is_given), default, column)
+            rows = rows.set_column(rows.schema.get_field_index(prop.name), rows.schema.field(prop.name), column)
+        if not prop.type.nullable and column.null_count:
+            for at in np.flatnonzero(mask_of(pc.and_(is_upsert, column.is_null()))).tolist():
+                line, was_given = part.lines[at].as_py(), is_given[at].as_py()
+                lacking.setdefault(at, required_problem(part.owner, prop, line, is_given=was_given))
+        given = given.set_column(given.schema.get_field_index(prop.name), prop.name, pc.or_(is_given, is_upsert))
+    return replace(part, rows=rows, given=given), [lacking[at] for at in sorted(lacking)]
+
+
 class ChunkDecoder:
     """Decodes chunks of whole lines against a catalog. Threads may share it.
 
@@ -283,13 +362,17 @@ class ChunkDecoder:
         catalog: the accepted schema.
         is_patch: rows may leave out required properties, and it matters which ones they give.
         truncate: cut instants that are finer than a millisecond; otherwise they are problems.
+        takes_changes: the lines are those of a change log, or of a feed.
     """
 
-    def __init__(self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False) -> None:
-        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate)
+    def __init__(
+        self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False, takes_changes: bool = False
+    ) -> None:
+        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate, takes_changes=takes_changes)
         self._truncate = truncate
         self._catalog = catalog
-        self._is_patch = is_patch
+        self._is_patch = is_patch or takes_changes
+        self._takes_changes = takes_changes
         self._readers: dict[str, ColumnarReader] = {}
 
     def decode(self, data: bytes, first_line: int) -> DecodedChunk:
@@ -327,7 +410,9 @@ class ChunkDecoder:
         first_line: int,
         parts: dict[str, list[TypeRows]],
     ) -> npt.NDArray[np.int64]:
-        made = ColumnarReader(owner, is_patch=self._is_patch, truncate=self._truncate)
+        made = ColumnarReader(
+            owner, is_patch=self._is_patch, truncate=self._truncate, takes_changes=self._takes_changes
+        )
         reader = self._readers.setdefault(owner.table_key, made)
         is_run = at[-1] - at[0] == len(at) - 1
         mine = lines.whole.slice(int(at[0]), len(at)) if is_run else lines.whole.take(at)
@@ -352,10 +437,11 @@ class ChunkDecoder:
         for table_key, some in rows.items():
             parts.setdefault(table_key, []).append(rows_of(some[0].owner, some, is_patch=self._is_patch))
         types = {key: join(parts[key]) for key in sorted(parts)}
-        return DecodedChunk(types=types, problems=tuple(problems))
+        decoded_chunk = DecodedChunk(types=types, problems=tuple(problems))
+        return complete_upserts(decoded_chunk) if self._takes_changes else decoded_chunk
 
     def _decode_lines(
         self, lines: LineArray, exact: npt.NDArray[np.int64], first_line: int
     ) -> Iterable[DecodedRow | RowProblem]:
         for at in exact.tolist():
-            yield self._decoder.decode(lines.whole[at].as_py(), first_line + at)
+            yield from self._decoder.decode_all(lines.whole[at].as_py(), first_line + at)

@@ -15,6 +15,7 @@ from omnigraph.catalog.arrow import arrow_schema, arrow_type
 from omnigraph.catalog.defaults import default_value
 from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.rows.cells import read_cell, read_temporal
+from omnigraph.engine.rows.changes import marking_table
 from omnigraph.engine.rows.decoder import DecodedRow
 from omnigraph.errors import ValueFormatError
 from omnigraph.records import record
@@ -32,12 +33,14 @@ class TypeRows:
         rows: the columns of its table in order; an id that has to be made up is null.
         lines: the line of each row, ascending.
         given: per property whether the row says anything about it; only kept for a patch.
+        marks: the operation and the sequence of each row; only of a change log.
     """
 
     owner: NodeType | EdgeType
     rows: pa.Table
     lines: pa.Array
     given: pa.Table | None = None
+    marks: pa.Table | None = None
 
 
 def open_schema(owner: NodeType | EdgeType, *, is_patch: bool = False) -> pa.Schema:
@@ -62,11 +65,13 @@ def rows_of(owner: NodeType | EdgeType, decoded: Sequence[DecodedRow], *, is_pat
             prop.name: pa.array([prop.name in row.values for row in decoded], pa.bool_()) for prop in owner.properties
         }
         given = flags_table(owner, flags, len(decoded))
+    markings = [row.marking for row in decoded if row.marking is not None]
     return TypeRows(
         owner=owner,
         rows=pa.table([columns[name] for name in schema.names], schema=schema),
         lines=pa.array([row.line for row in decoded], LINE),
         given=given,
+        marks=marking_table(markings) if markings else None,
     )
 
 
@@ -109,12 +114,15 @@ def join(parts: Sequence[TypeRows]) -> TypeRows:
     lines = pa.concat_arrays([part.lines for part in parts])
     flags = [part.given for part in parts if part.given is not None]
     given = pa.concat_tables(flags) if flags else None
+    marked = [part.marks for part in parts if part.marks is not None]
+    marks = pa.concat_tables(marked) if marked else None
     numbers = lines.to_numpy()
     if np.any(numbers[1:] < numbers[:-1]):
         order = pa.array(np.argsort(numbers, kind="stable"))
         rows, lines = rows.take(order), lines.take(order)
         given = given if given is None else given.take(order)
-    return TypeRows(owner=parts[0].owner, rows=rows, lines=lines, given=given)
+        marks = marks if marks is None else marks.take(order)
+    return TypeRows(owner=parts[0].owner, rows=rows, lines=lines, given=given, marks=marks)
 
 
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from omnigraph.catalog.defaults import default_value, has_default
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Scalar
 from omnigraph.engine.rows.cells import RowProblem, kind_of, read_cell, show
+from omnigraph.engine.rows.changes import DELETE, OP, SEQ, Marking, feed_envelopes, is_feed_line, read_marking
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
 from omnigraph.values.decimals import WrittenFloat
@@ -108,7 +109,10 @@ _EDGE_FIELDS = frozenset({"edge", "from", "to", "data"})
 
 @record
 class DecodedRow:
-    """One row: ``values`` holds what was given, as stored; ``id`` is None when one has to be made up."""
+    """One row: ``values`` holds what was given, as stored; ``id`` is None when one has to be made up.
+
+    ``marking`` is what a row of a change log says beside its values. One that deletes has an id, and no values.
+    """
 
     line: int
     owner: NodeType | EdgeType
@@ -116,6 +120,7 @@ class DecodedRow:
     src: str | None = None
     dst: str | None = None
     values: Mapping[str, Any]
+    marking: Marking | None = None
 
 
 class RowDecoder:
@@ -125,12 +130,31 @@ class RowDecoder:
         catalog: the accepted schema.
         is_patch: rows may leave out required properties, because a stored row may have them.
         truncate: cut instants that are finer than a millisecond; otherwise they are problems.
+        takes_changes: lines are those of a change log, with an operation and a sequence, or those of a feed. They are
+            read as patches; :func:`~omnigraph.engine.rows.columnar.complete_upserts` makes whole rows of upserts.
     """
 
-    def __init__(self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False) -> None:
+    def __init__(
+        self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False, takes_changes: bool = False
+    ) -> None:
         self.catalog = catalog
-        self.is_patch = is_patch
+        self.is_patch = is_patch or takes_changes
         self.truncate = truncate
+        self.takes_changes = takes_changes
+
+    def decode_all(self, line: bytes, number: int) -> Iterator[DecodedRow | RowProblem]:
+        """Yield the rows that a line holds: one, but for a batch of a feed."""
+        if not self.takes_changes:
+            yield self.decode(line, number)
+            return
+        envelope = read_object(line, number)
+        if isinstance(envelope, RowProblem):
+            yield envelope
+        elif is_feed_line(envelope):
+            for change in feed_envelopes(envelope, number):
+                yield change if isinstance(change, RowProblem) else self.decode_envelope(change, number)
+        else:
+            yield self.decode_envelope(envelope, number)
 
     def decode(self, line: bytes, number: int) -> DecodedRow | RowProblem:
         """Return the row that a line holds; the first problem found when it holds none."""
@@ -144,14 +168,62 @@ class RowDecoder:
         owner = self._owner(envelope, number)
         if isinstance(owner, RowProblem):
             return owner
-        bad = _bad_field(envelope, owner, number) or _bad_endpoint(envelope, owner, number)
+        marking: Marking | None = None
+        if self.takes_changes:
+            found = read_marking(envelope, number)
+            if isinstance(found, RowProblem):
+                return replace(found, type_name=owner.name)
+            marking = found
+            envelope = {name: value for name, value in envelope.items() if name not in {OP, SEQ}}
+        is_delete = marking is not None and marking.op == DELETE
+        bad = _bad_field(envelope, owner, number) or _bad_endpoint(envelope, owner, number, is_needed=not is_delete)
         if bad is not None:
             return bad
         data = envelope.get("data", {})
         if not isinstance(data, dict):
             text = f"field 'data' must be an object, got {kind_of(data)}"
             return RowProblem(line=number, rule="envelope", message=text, type_name=owner.name, value=show(data))
-        return self.decode_row(owner, data, number, src=envelope.get("from"), dst=envelope.get("to"))
+        ends = {"src": envelope.get("from"), "dst": envelope.get("to")}
+        if marking is None:
+            return self.decode_row(owner, data, number, **ends)
+        return self.decode_change(owner, data, number, marking, **ends)
+
+    def decode_change(
+        self,
+        owner: NodeType | EdgeType,
+        data: Mapping[str, Any],
+        number: int,
+        marking: Marking,
+        *,
+        src: str | None = None,
+        dst: str | None = None,
+    ) -> DecodedRow | RowProblem:
+        """Return the row of a change log; what one that deletes has beside its id or key is not looked at."""
+        if marking.op != DELETE:
+            row = self.decode_row(owner, data, number, src=src, dst=dst)
+            return row if isinstance(row, RowProblem) else replace(row, marking=marking)
+        problem = _bad_member(data, owner, number)
+        if problem is not None:
+            return problem
+        values: dict[str, Any] = {}
+        keys = [prop for prop in owner.properties if prop.name in (owner.key or ()) and data.get(prop.name) is not None]
+        for prop in keys:
+            try:
+                values[prop.name] = read_cell(prop, data[prop.name], truncate=self.truncate)
+            except ValueFormatError as error:
+                return _bad_cell(owner, prop, number, error)
+        known = {**values, "src": src, "dst": dst}
+        if isinstance(data.get("id"), str) and any(known.get(column) is None for column in owner.key or ()):
+            return DecodedRow(line=number, owner=owner, id=data["id"], values={}, marking=marking)
+        if owner.key is None and data.get("id") is None:
+            text = f"a delete of {owner.name}, which has no key, needs field 'id'"
+            return RowProblem(line=number, rule="id", message=text, type_name=owner.name, property="id")
+        for end, column in ENDPOINT_FIELDS.items():
+            if column in (owner.key or ()) and known[column] is None:
+                text = f"a delete of {owner.name} needs field '{end}', or 'id'"
+                return RowProblem(line=number, rule="envelope", message=text, type_name=owner.name, property=end)
+        row = self._identified(owner, data, values, number, src=src, dst=dst)
+        return row if isinstance(row, RowProblem) else replace(row, src=None, dst=None, values={}, marking=marking)
 
     def decode_row(
         self,
@@ -277,12 +349,14 @@ def _bad_field(envelope: Mapping[str, Any], owner: NodeType | EdgeType, number: 
     return None
 
 
-def _bad_endpoint(envelope: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> RowProblem | None:
+def _bad_endpoint(
+    envelope: Mapping[str, Any], owner: NodeType | EdgeType, number: int, *, is_needed: bool
+) -> RowProblem | None:
     if not isinstance(owner, EdgeType):
         return None
     for field in ENDPOINT_FIELDS:
         value = envelope.get(field)
-        if isinstance(value, str):
+        if isinstance(value, str) or (value is None and not is_needed):
             continue
         text = f"field '{field}' must be a string, got {kind_of(value)}"
         if field not in envelope:

@@ -7,10 +7,12 @@ from typing import Any, Protocol, TypeVar, assert_never
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import one_array
+from omnigraph.engine.load.apply import LogState
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch, last_of_each
 from omnigraph.engine.load.load_files import SpooledRows
-from omnigraph.engine.load.options import LoadMode, LoadResult
+from omnigraph.engine.load.options import ChangeCounts, LoadMode, LoadResult
 from omnigraph.engine.mutate.mutation import (
     MutationOutcome,
     MutationResult,
@@ -19,9 +21,11 @@ from omnigraph.engine.mutate.mutation import (
 )
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.view import TypeChange
+from omnigraph.errors import InternalError
 from omnigraph.records import record
 from omnigraph.runtime import Counters, IdSource
 from omnigraph.store.tables.pinned import KEY
+from omnigraph.txn.changes import as_id_array
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.transaction import key_exists
 from omnigraph.values import Ulid
@@ -125,14 +129,16 @@ class LoadCall:
         """Whether its net effect is the same on every state: only rows that replace or join others as a whole."""
         return self.rows.mode == "merge" and not self.rows.is_patch
 
-    def run(self, within: MutationSurroundings) -> None:
-        """Put the rows on top of what is staged.
+    def run(self, within: MutationSurroundings) -> ChangeCounts | None:
+        """Put the rows on top of what is staged, and return what became of those of a change log.
 
         Raises:
             KeyExistsError: an id exists already, or stands twice in the input.
             BadRowsError: a patch leaves out what no stored row has.
         """
         staging = within.staging
+        if self.rows.mode == "apply":
+            return self._apply(staging)
         change = self._change(staging)
         repeated = change.repeated_id(with_keys=True)
         if repeated is not None:
@@ -140,18 +146,32 @@ class LoadCall:
         for part in change.graph.types.values():
             if part.rows is not None:
                 _put(staging, part, part.rows, change.mode)
+        return None
 
-    def receipt(self, outcome: None) -> dict[str, Any]:
+    def receipt(self, outcome: ChangeCounts | None) -> dict[str, Any]:
         """Return what a repeated request is told of it."""
-        del outcome
-        return self.rows.receipt()
+        return self.rows.receipt(outcome)
 
     def result(
-        self, outcome: None, done: CommitResult, *, branch: str, actor: str | None, counters: Counters
+        self, outcome: ChangeCounts | None, done: CommitResult, *, branch: str, actor: str | None, counters: Counters
     ) -> LoadResult:
         """Return what is told of it."""
-        del outcome, counters
-        return self.rows.result(done, branch=branch, actor=actor)
+        del counters
+        return self.rows.result(done, outcome, branch=branch, actor=actor)
+
+    def _apply(self, staging: MutationStaging) -> ChangeCounts:
+        def stored_edges(edge: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
+            return pa.table({KEY: pa.array(sorted(staging.find_edges(edge, node, ids)), pa.string())})
+
+        state = LogState(stored_rows=staging.rows_with_ids, stored_edges=stored_edges)
+        applied = self.rows.apply(self.catalog, state)
+        for part in applied.change.graph.types.values():
+            pending = staging.pending(part.type)
+            if part.rows is not None:
+                pending.insert_rows(part.rows, is_made=False)
+            if len(part.deletes):
+                pending.remove(as_id_array(part.deletes).to_pylist())
+        return applied.counts
 
     def _change(self, staging: MutationStaging) -> LoadChange:
         rows = self.rows
@@ -179,5 +199,7 @@ def _put(staging: MutationStaging, part: TypeChange, rows: pa.Table, mode: LoadM
             pending.insert_rows(rows, is_made=part.has_fresh_ids)
         case "merge":
             pending.insert_rows(last_of_each(rows), is_made=part.has_fresh_ids)
+        case "apply":
+            raise InternalError("a change log is not put as rows")
         case _:
             assert_never(mode)

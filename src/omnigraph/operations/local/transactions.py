@@ -175,6 +175,10 @@ def _mutate(
 
 
 def _load(graph: OpenGraph, transaction: GraphTransaction, call: LoadRequest, attached: Attachments) -> LoadResult:
+    if call.batch is not None:
+        details = BadValue(what="batch", value=str(call.batch), expected="a load of its own")
+        raise UsageError("a load inside a transaction cannot be a batch of a stream", details=details)
+
     def read(held: ExitStack) -> SpooledRows:
         rows = read_sources(
             transaction.services,
@@ -183,6 +187,7 @@ def _load(graph: OpenGraph, transaction: GraphTransaction, call: LoadRequest, at
             call.mode,
             patch=call.patch,
             truncate=call.truncate,
+            on_delete=call.on_delete,
             errors_to=call.errors_to,
             progress=attached.progress,
             limit=call.limit,

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from omnigraph.engine.load import LoadResult
 from omnigraph.engine.load import load as load_sources
+from omnigraph.engine.load.options import check_batch
 from omnigraph.engine.load.sources import can_read_again
 from omnigraph.engine.mutate import MutationResult, run_mutation
 from omnigraph.engine.schema import SchemaApplyResult
 from omnigraph.engine.schema import apply_schema as apply_schema_text
-from omnigraph.errors import RepeatedRequest, RequestRepeatedError, SchemaMovedError
+from omnigraph.errors import BatchRepeatedError, RepeatedRequest, RequestRepeatedError, SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
+from omnigraph.txn.publish.phases import refuse_repeated_batch
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag, check_whole
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.operations.request import Attachments
     from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
-    from omnigraph.txn.manifest.rows import Commit
+    from omnigraph.txn.manifest.rows import BatchMark, Commit
 
 _Done = TypeVar("_Done")
 
@@ -146,10 +148,13 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
     check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
+    mark = check_batch(request.batch)
 
     def run() -> LoadResult:
         branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
         branch_writer.refuse_repeated(newest, request.actor)
+        if mark is not None:
+            refuse_repeated_batch(mark, newest.state)
         schema = newest.state.schema
         return load_sources(
             branch_writer,
@@ -158,6 +163,8 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
             request.mode,
             patch=request.patch,
             truncate=request.truncate,
+            on_delete=request.on_delete,
+            batch=mark,
             actor=request.actor,
             message=request.message,
             expected_head=commit_id(request.expected_head),
@@ -173,7 +180,22 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
     def can_repeat() -> bool:
         return request.on_conflict == "rerun" and can_read_again(request.sources)
 
-    return unless_repeated(graph, request.branch, lambda: for_newest_schema(run, can_repeat), LoadResult.repeated)
+    def write() -> LoadResult:
+        return for_newest_schema(run, can_repeat)
+
+    try:
+        return unless_repeated(graph, request.branch, write, LoadResult.repeated)
+    except BatchRepeatedError:
+        first = None if mark is None else find_batch(graph, request.branch, mark)
+        if first is None:
+            raise
+        return replace(LoadResult.repeated(first, {"mode": request.mode}), is_repeat=True)
+
+
+def find_batch(graph: OpenGraph, branch: str, mark: BatchMark) -> Commit | None:
+    """Return the commit of a branch that is a piece of a stream; None when its history has none, or not any more."""
+    newest = graph.store.snapshot(BranchName.parse(branch))
+    return next((commit for commit in graph.store.refs.iter_commits(newest) if commit.batch == mark), None)
 
 
 def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attachments) -> SchemaApplyResult:

@@ -15,7 +15,8 @@ from omnigraph.history.diff.rows import ChangedRows, TableDelta, rows_delta
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.history.ranges import Cut, Ranging, SparkHistorySettings, read_range
-from omnigraph.spark.history.states import ComparedStates, PinnedState
+from omnigraph.spark.history.states import ComparedStates
+from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.runner import Runner
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace

@@ -38,9 +38,10 @@ from omnigraph.history.merge.three_way import TableMerge
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.history.ranges import Cut, Ranging, SparkHistorySettings, TableRanges, read_range
-from omnigraph.spark.history.states import MergedStates, PinnedSides, PinnedState, merge_versions
-from omnigraph.spark.history.writing import MergeWriter, TableFiles
+from omnigraph.spark.history.states import MergedStates, PinnedSides, merge_versions
+from omnigraph.spark.load.decided import DecidedWriter, TableFiles
 from omnigraph.spark.load.written import RowsFile
+from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.runner import Runner
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
@@ -236,11 +237,14 @@ class ExecutorPlan(MergePlan):
                 here[key] = self._brought(key, files, outcome)
             else:
                 elsewhere[key] = files
-        writer = MergeWriter(
+        settings = self.work.settings
+        writer = DecidedWriter(
             runner=self.work.runner,
             storage=self.work.storage,
             scratch=self.work.scratch,
-            settings=self.work.settings,
+            write_rows=settings.write_rows,
+            write_bytes=settings.memory_bytes,
+            fragment_rows=settings.fragment_rows,
         )
         written = writer.write(branch_writer, txn, elsewhere)
         self._written.extend(written)

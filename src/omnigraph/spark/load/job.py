@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 from omnigraph.catalog.model import EdgeType
-from omnigraph.engine.load import LoadMode, LoadProgress
+from omnigraph.engine.load import ChangeCounts, LoadMode, LoadProgress, OnDelete
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.load_files import KINDS, expect_schema
 from omnigraph.engine.load.options import Progress
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
+from omnigraph.errors import (
+    ConstraintViolationError,
+    Effect,
+    ExpectedVersionMismatchError,
+    OmnigraphError,
+    Violations,
+)
 from omnigraph.records import record
 from omnigraph.spark.keys import Places
+from omnigraph.spark.load.change_log import DecidedLog, LogDecider
+from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
 from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
+from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
 from omnigraph.txn.manifest.rows import BatchMark
-from omnigraph.txn.publish.phases import moved, swept_error
+from omnigraph.txn.publish.phases import moved, refuse_repeated_batch, swept_error
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId
+
+# More violations than any load has.
+_EVERY = 1 << 31
 
 
 @record
@@ -45,6 +57,7 @@ class SparkLoadRequest:
     progress: Progress | None = None
     limit: int = 100
     truncate: bool = False
+    on_delete: OnDelete = "cascade"
     # Which piece of a stream it is.
     batch: BatchMark | None = None
     # The column that neighbouring rows should share, by table.
@@ -76,15 +89,22 @@ class LoadJob:
         self._world = services.runtime
         self.storage = services.stores.datasets.storage
         self.scratch = ScratchPlace(storage=self.storage, operation_id=str(self._world.ids.ulid()))
-        vectors = MissingVectors.find(self._catalog, engine.embedder)
+        is_log = request.mode == "apply"
+        if request.batch is not None:
+            refuse_repeated_batch(request.batch, newest.state)
+        vectors = None if is_log else MissingVectors.find(self._catalog, engine.embedder)
         self.orders = WriteOrders(
             catalog=self._catalog,
             scratch=self.scratch,
-            tickets=self._direct_tickets(newest) if writes_directly and request.mode != "merge" else {},
+            tickets=self._direct_tickets(newest) if writes_directly and request.mode not in {"merge", "apply"} else {},
             settings=request.settings,
             truncate=request.truncate,
             opened=None if vectors is None else vectors.catalog,
+            takes_changes=is_log,
         )
+        self._changes: ChangeCounts | None = None
+        # The tables that the input names, with rows or without.
+        self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
         self._since = self._world.clock.monotonic_s()
 
@@ -92,6 +112,11 @@ class LoadJob:
         """Go on with what tasks did by other orders, on states of the branch no older than version ``read_on``."""
         self.orders, self.scratch = orders, orders.scratch
         self._read_on = min(self._read_on, read_on)
+
+    def name_tables(self, table_keys: Iterable[str]) -> None:
+        """Say which types the input is about: an overwrite empties one of which it has no row."""
+        if self._request.mode == "overwrite":
+            self._named.update(table_keys)
 
     def step_done(self, step: str) -> None:
         """Take down how long the step that ends here has taken."""
@@ -125,7 +150,7 @@ class LoadJob:
         """
         self.step_done("read")
         self._world.failpoints.hit("spark.load.after_read")
-        outcome = Outcome.of(self._catalog, self.scratch, parts, places)
+        outcome = Outcome.of(self._catalog, self.scratch, parts, places, named=self._named)
         with ProblemList(self._request.limit, self._request.errors_to) as problems:
             outcome.report(problems)
             problems.fail()
@@ -171,6 +196,8 @@ class LoadJob:
         return txn
 
     def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+        if self._request.mode == "apply":
+            return self._apply_on(txn, outcome, problems)
         self._tell("check", outcome)
         verdict = self._check(outcome, txn.snapshot, problems)
         self.step_done("check")
@@ -189,7 +216,7 @@ class LoadJob:
         self._world.failpoints.hit("spark.load.after_write")
         for change in written.changes:
             txn.change(change)
-        txn.is_recorded = bool(outcome.types)
+        txn.is_recorded = any(loaded.rows for loaded in outcome.types.values())
 
         def check_again(view: CommitView) -> None:
             if view.snapshot.state.version != txn.snapshot.state.version:
@@ -199,6 +226,63 @@ class LoadJob:
         if written.changes:
             txn.add_check(check_again)
         return written, self._authority.commit(txn)
+
+    def _apply_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+        """Decide what a change log makes of the state of a transaction, check it, and publish it."""
+        settings = self._request.settings
+        log = LogDecider(
+            runner=self._runner,
+            catalog=self._catalog,
+            scratch=self.scratch,
+            types=outcome.types,
+            places=outcome.places,
+            on_delete=self._request.on_delete,
+            settings=settings,
+        )
+        problems.add(log.mixed_sequences())
+        problems.fail()
+        self._tell("check", outcome)
+        decided = log.decide(PinnedState.of(self.storage, txn.snapshot))
+        problems.add(decided.problems)
+        problems.fail()
+        self._judge(log, decided, txn.snapshot, problems)
+        self.step_done("check")
+        self._world.failpoints.hit("spark.load.after_check")
+        self._tell("write", outcome)
+        writer = DecidedWriter(
+            runner=self._runner,
+            storage=self.storage,
+            scratch=self.scratch,
+            write_rows=settings.merge_rows,
+            write_bytes=settings.flush_bytes,
+            fragment_rows=settings.fragment_rows,
+        )
+        changes = tuple(writer.write(self._authority, txn, decided.tables))
+        self.step_done("write")
+        self._world.failpoints.hit("spark.load.after_write")
+        for change in changes:
+            txn.change(change)
+        for table_key in decided.reads:
+            txn.read_table(table_key)
+
+        def check_again(view: CommitView) -> None:
+            if view.snapshot.state.version != txn.snapshot.state.version:
+                self._judge(log, decided, view.snapshot, problems)
+
+        if changes:
+            txn.add_check(check_again)
+        self._changes = decided.counts
+        return WrittenTables(changes=changes, unchanged={}), self._authority.commit(txn)
+
+    def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
+        if not decided.tables:
+            return
+        limit = max(self._request.limit, 1)
+        found = log.judge(decided, PinnedState.of(self.storage, snapshot), _EVERY if problems.has_file else limit)
+        if found.total:
+            problems.add(found.items if problems.has_file else ())
+            details = Violations(items=found.items[:limit], total=found.total)
+            raise ConstraintViolationError(found.items[0].message, details=details)
 
     def _check(self, outcome: Outcome, snapshot: GraphSnapshot, problems: ProblemList) -> Verdict:
         """Ask the rules about the rows upon a state.
@@ -287,4 +371,5 @@ class LoadJob:
             seconds=dict(self._seconds),
             bytes_read=sum(part.bytes_read for part in outcome.parts),
             fragments=sum(len(change.fragments) for change in written.changes),
+            changes=self._changes,
         )

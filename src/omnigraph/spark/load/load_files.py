@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 
 import pyarrow as pa
 
-from omnigraph.engine.load import LoadMode, LoadProgress, Source
+from omnigraph.engine.load import LoadMode, LoadProgress, OnDelete, Source
 from omnigraph.engine.load.intake import ProblemList
-from omnigraph.engine.load.options import Progress, check_load
-from omnigraph.engine.load.parquet import misfits
+from omnigraph.engine.load.options import Progress, check_batch, check_load, check_on_delete
 from omnigraph.engine.load.sources import STDIN, expand_sources
-from omnigraph.engine.load.tables import ColumnBinding, bind, owner_of
+from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.engine.rows import RowProblem
+from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
 from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.local.writes import find_batch
 from omnigraph.spark.keys import Places
+from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-from omnigraph.spark.load.parts import read_batches, read_part, split_sources
+from omnigraph.spark.load.parts import read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
@@ -58,6 +59,7 @@ class _Plain(TypedDict):
     progress: Progress | None
     limit: int
     truncate: bool
+    on_delete: OnDelete
 
 
 def request_of(
@@ -66,6 +68,7 @@ def request_of(
     expected_head: str | None,
     cluster_by: ClusterBy | None,
     settings: SparkLoadSettings | None,
+    batch: tuple[str, int] | None,
     **plain: Unpack[_Plain],
 ) -> SparkLoadRequest:
     """Return the request that the arguments of a public call make.
@@ -77,6 +80,10 @@ def request_of(
     check_load(plain["mode"], errors_to=plain["errors_to"], progress=plain["progress"], limit=plain["limit"])
     check_instance("settings", settings, SparkLoadSettings)
     check_flag("truncate", plain["truncate"])
+    check_on_delete(plain["on_delete"], plain["mode"])
+    if cluster_by is not None and plain["mode"] == "apply":
+        details = BadValue(what="cluster_by", value=str(cluster_by)[:80], expected="append, merge or overwrite")
+        raise UsageError("the rows of a change log cannot be ordered by a column", details=details)
     check_choice("on_conflict", plain["on_conflict"], get_args(OnConflict))
     for what in ("actor", "message"):
         checked_text(what, plain[what])
@@ -84,6 +91,7 @@ def request_of(
         expected_head=commit_id(expected_head),
         cluster_by=cluster_columns(engine.catalog(plain["branch"]), cluster_by),
         settings=settings or SparkLoadSettings(),
+        batch=check_batch(batch),
         **plain,
     )
 
@@ -144,6 +152,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     progress: Progress | None = None,
     limit: int = 100,
     truncate: bool = False,
+    on_delete: OnDelete = "cascade",
+    batch: tuple[str, int] | None = None,
     cluster_by: ClusterBy | None = None,
     settings: SparkLoadSettings | None = None,
 ) -> SparkLoadResult:
@@ -152,7 +162,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     Args:
         graph: the open graph.
         sources: files, folders, globs and ``s3://`` addresses that every worker can read.
-        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types,
+            ``apply`` takes the rows of a change log, each with an operation and perhaps a sequence.
         spark: the session to work with; that of this process, or one that is started, when None.
         branch: where to write.
         actor: who asks for it.
@@ -164,6 +175,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         progress: told how far the load is.
         limit: how many problems the error holds.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
+        on_delete: with ``apply``, whether the edges of a deleted node go with it, or such a delete is refused.
+        batch: the name of a stream and the number of this piece of it. A call that is repeated changes nothing, and
+            returns the commit of the first.
         cluster_by: the column by which rows are ordered in their table, by type; ``key`` takes the first column of
             each node type's key, ids where there is none, and the sources of edges.
         settings: what tasks may use.
@@ -187,6 +201,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         progress=progress,
         limit=limit,
         truncate=truncate,
+        on_delete=on_delete,
+        batch=batch,
         cluster_by=cluster_by,
         settings=settings,
     )
@@ -194,18 +210,45 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     return run_load(engine, sources, request, SparkRunner(spark=given_or_started(spark)))
 
 
+def unless_repeated(
+    engine: OpenGraph, request: SparkLoadRequest, run: Callable[[], SparkLoadResult]
+) -> SparkLoadResult:
+    """Run a load; if it is a piece of a stream that the branch has already, return the commit of the first.
+
+    Raises:
+        BatchRepeatedError: the branch has a later piece, and history does not tell of this one.
+        OmnigraphError: whatever the load raises.
+    """
+    try:
+        return run()
+    except BatchRepeatedError:
+        mark = request.batch
+        first = None if mark is None else find_batch(engine, request.branch, mark)
+        if first is None:
+            raise
+        repeated = SparkLoadResult.repeated(first, {"mode": request.mode})
+        return replace(repeated, is_repeat=True)
+
+
 def run_load(
     engine: OpenGraph, sources: Sequence[Source | str], request: SparkLoadRequest, runner: Runner
 ) -> SparkLoadResult:
     """Load sources with whichever runner."""
+    return unless_repeated(engine, request, lambda: _run_load(engine, sources, request, runner))
+
+
+def _run_load(
+    engine: OpenGraph, sources: Sequence[Source | str], request: SparkLoadRequest, runner: Runner
+) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
     def read(written: list[WrittenPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
-        for source in files:
-            if source.kind != "jsonl":
-                owner_of(source, job.orders.catalog)
+        owners = [owner_of(source, job.orders.catalog) for source in files if source.kind != "jsonl"]
+        job.name_tables(owner.table_key for owner in owners)
+        if job.orders.takes_changes:
+            files = tuple(replace(file, takes_changes=True) for file in files)
         if request.progress is not None:
             request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
         parts = split_sources([reachable(source) for source in files], runner, request.settings)
@@ -238,18 +281,23 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     progress: Progress | None = None,
     limit: int = 100,
     truncate: bool = False,
+    on_delete: OnDelete = "cascade",
+    batch: tuple[str, int] | None = None,
     cluster_by: ClusterBy | None = None,
     settings: SparkLoadSettings | None = None,
 ) -> SparkLoadResult:
     """Publish the rows of frames, one per type, as one commit, or nothing.
 
-    Columns are properties by name; edges have ``from`` and ``to`` as well, and ``id`` may be given. Each frame is
-    evaluated once. Problems name a frame as ``<Type>`` and its rows by their number, in the order of its partitions.
+    Columns are properties by name; edges have ``from`` and ``to`` as well, and ``id`` may be given. With ``apply``,
+    ``_op`` and ``_seq`` are operation and sequence, and a frame of the change stream is taken as it is; one of all
+    types may have any name. Each frame is evaluated once. Problems name a frame as ``<Type>`` and its rows by their
+    number, in the order of its partitions.
 
     Args:
         graph: the open graph.
         frames: by type; a name that a node type and an edge type share is written ``node:Name`` or ``edge:Name``.
-        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types,
+            ``apply`` takes the rows of a change log, each with an operation and perhaps a sequence.
         spark: the session of the frames; that of this process when None.
         columns: per type the frame's column for a property where the two names differ.
         branch: where to write.
@@ -262,6 +310,9 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         progress: told how far the load is.
         limit: how many problems the error holds.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
+        on_delete: with ``apply``, whether the edges of a deleted node go with it, or such a delete is refused.
+        batch: the name of a stream and the number of this piece of it. A call that is repeated changes nothing, and
+            returns the commit of the first.
         cluster_by: as for :func:`omnigraph.spark.load`.
         settings: what tasks may use.
 
@@ -282,14 +333,27 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         progress=progress,
         limit=limit,
         truncate=truncate,
+        on_delete=on_delete,
+        batch=batch,
         cluster_by=cluster_by,
         settings=settings,
     )
     runner = SparkRunner(spark=given_or_started(spark))
+    return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
+
+
+def _load_frames(
+    engine: OpenGraph,
+    frames: Mapping[str, DataFrame],
+    columns: Mapping[str, Mapping[str, str]] | None,
+    request: SparkLoadRequest,
+    runner: SparkRunner,
+) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
     def read(written: list[WrittenPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})
+        job.name_tables(key for bound in bindings.values() for key in bound.table_keys)
         return _read(job, runner, frames, bindings, written)
 
     return job.run(read)
@@ -297,17 +361,22 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
 
 def _bind(
     job: LoadJob, request: SparkLoadRequest, frames: Mapping[str, DataFrame], columns: Mapping[str, Mapping[str, str]]
-) -> dict[str, ColumnBinding]:
-    bindings: dict[str, ColumnBinding] = {}
+) -> dict[str, FrameRows]:
+    bindings: dict[str, FrameRows] = {}
     with ProblemList(request.limit, request.errors_to) as problems:
         for name, frame in frames.items():
-            source = Source(path=_title(name), format="parquet", type_name=name, columns=columns.get(name, {}))
-            owner = owner_of(source, job.orders.catalog)
-            bound = bind(source, owner, frame.columns)
-            found = [bound] if isinstance(bound, RowProblem) else misfits(bound, frame.limit(0).toArrow().schema)
-            problems.add(problem.violation(source.name) for problem in found)
-            if not isinstance(bound, RowProblem):
+            source = Source(
+                path=_title(name),
+                format="parquet",
+                type_name=name,
+                columns=columns.get(name, {}),
+                takes_changes=job.orders.takes_changes,
+            )
+            bound = bind_frame(source, job.orders.catalog, frame.limit(0).toArrow().schema)
+            if isinstance(bound, FrameRows):
                 bindings[name] = bound
+            else:
+                problems.add(problem.violation(source.name) for problem in bound)
         problems.fail()
     return bindings
 
@@ -316,7 +385,7 @@ def _read(
     job: LoadJob,
     runner: SparkRunner,
     frames: Mapping[str, DataFrame],
-    bindings: Mapping[str, ColumnBinding],
+    bindings: Mapping[str, FrameRows],
     parts: list[WrittenPart],
 ) -> Places:
     """Add what tasks told to ``parts``; return what the row numbers stand for."""
@@ -338,14 +407,14 @@ def _read(
 
 
 def _work(
-    orders: WriteOrders, binding: ColumnBinding, title: str, first: int, batches: Iterator[pa.RecordBatch]
+    orders: WriteOrders, rows: FrameRows, title: str, first: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext  # noqa: PLC0415 - Spark is loaded where it is used
 
     context = TaskContext.get()
     number = first + (0 if context is None else context.partitionId())
     writer = PartWriter(orders, number=number, source_number=number, source_name=title)
-    yield answer_batch(number, partial(read_batches, orders, binding, writer, batches))
+    yield answer_batch(number, partial(rows.read, orders, writer, batches))
 
 
 def _title(name: str) -> str:

@@ -8,14 +8,12 @@ from itertools import count
 from typing import BinaryIO, assert_never
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
 from omnigraph.engine.load.jsonl import ReadChunk, iter_chunks, read_jsonl
-from omnigraph.engine.load.parquet import RowGroups, arrow_reader, open_parquet, read_parquet
+from omnigraph.engine.load.parquet import RowGroups, open_parquet, read_parquet
 from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
-from omnigraph.engine.load.tables import ColumnBinding
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
@@ -217,24 +215,16 @@ def read_part(orders: WriteOrders, part: SourcePart) -> WrittenPart:
     bytes_read = 0
     for chunk in _chunks(part, orders):
         bytes_read = chunk.bytes_read
-        _take(orders, writer, chunk.decoded)
+        take_rows(orders, writer, chunk.decoded)
     return writer.finish(bytes_read=max(bytes_read - part.start, 0))
 
 
-def read_batches(
-    orders: WriteOrders, binding: ColumnBinding, writer: PartWriter, batches: Iterator[pa.RecordBatch]
-) -> WrittenPart:
-    """Read rows that come as Arrow batches of the bound columns; their lines count from 1."""
-    table = arrow_reader(orders.opened or orders.catalog, binding, truncate=orders.truncate)
-    line = 1
-    for batch in batches:
-        decoded = table.read(batch, np.arange(line, line + batch.num_rows))
-        line += batch.num_rows
-        _take(orders, writer, decoded)
-    return writer.finish(lines=line - 1)
+def take_rows(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) -> None:
+    """Hand decoded rows to the writer of their part.
 
-
-def _take(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) -> None:
+    Raises:
+        SparkUnsupportedError: rows leave a vector to be computed.
+    """
     if orders.opened is not None:
         decoded = settle_vectors(orders.catalog, decoded)
     writer.refuse(problem.violation(writer.source_name) for problem in decoded.problems)
@@ -252,7 +242,7 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
     catalog = orders.opened or orders.catalog
     match source.kind:
         case "jsonl":
-            decoder = ChunkDecoder(catalog, truncate=orders.truncate)
+            decoder = ChunkDecoder(catalog, truncate=orders.truncate, takes_changes=orders.takes_changes)
             return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
         case "csv":
             return read_csv(source, catalog, settings, is_patch=False, truncate=orders.truncate)

@@ -101,8 +101,11 @@ class TableWriter:
                 shrunk.get(key, {}),
                 replaces_all=self.mode == "overwrite",
             )
-            if change.fragments or change.replaces_all:
+            if change.fragments or (change.replaces_all and txn.snapshot.entry(key).row_count):
                 changes.append(change)
+            elif change.replaces_all:
+                # Rows that somebody else adds to it before the commit must go, too.
+                txn.read_table(key)
         counts = {key: sum(done.unchanged for done in some) for key, some in merged.items()}
         return WrittenTables(changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n})
 
@@ -145,7 +148,7 @@ class TableWriter:
         match self.mode:
             case "append" | "overwrite":
                 return True
-            case "merge":
+            case "merge" | "apply":
                 return False
             case _:
                 assert_never(self.mode)

@@ -8,14 +8,17 @@ from functools import partial
 from typing import cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.constraints.row_rules import find_in_rows
 from omnigraph.engine.constraints.violations import RowPlace
-from omnigraph.engine.load.intake import ProblemList, fill_ids
+from omnigraph.engine.load.intake import ProblemList, fill_ids, spooled_rows
 from omnigraph.engine.rows import TypeRows
+from omnigraph.engine.rows.changes import DELETE
 from omnigraph.errors import Violation, Violations, details_from_json, details_to_json
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
@@ -40,6 +43,8 @@ class WriteOrders:
         settings: what a task may use.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         opened: the schema to decode with when required vectors could be computed; rows that lack one are refused.
+        takes_changes: rows are those of a change log; they are put aside with what stands beside their values, and
+            judged when it is known what becomes of them.
     """
 
     catalog: Catalog
@@ -48,6 +53,7 @@ class WriteOrders:
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
     truncate: bool = False
     opened: Catalog | None = None
+    takes_changes: bool = False
 
 
 @record
@@ -62,7 +68,10 @@ class RowsFile:
 
 @record
 class PartType:
-    """What one part of the input has of one type; ``has_fresh_ids``: all of its ids were made up."""
+    """What one part of the input has of one type; ``has_fresh_ids``: all of its ids were made up.
+
+    Of a change log ``kinds`` has the first row of each kind of sequence, and ``deletes`` how many rows delete.
+    """
 
     table_key: str
     rows: int
@@ -70,6 +79,8 @@ class PartType:
     keys: tuple[KeysFile, ...]
     fragments: tuple[str, ...] = field(default=(), repr=False)
     aside: tuple[RowsFile, ...] = ()
+    kinds: Mapping[int, int] = field(default_factory=dict)
+    deletes: int = 0
 
 
 @record
@@ -112,6 +123,8 @@ class _Pending:
     keys: list[KeysFile] = field(default_factory=list)
     fragments: list[str] = field(default_factory=list)
     aside: list[RowsFile] = field(default_factory=list)
+    kinds: dict[int, int] = field(default_factory=dict)
+    deletes: int = 0
 
 
 class PartWriter:
@@ -149,12 +162,17 @@ class PartWriter:
         pending = self._pending.setdefault(part.owner.table_key, _Pending(owner=part.owner))
         ids = part.rows.column("id").combine_chunks()
         pending.is_fresh = pending.is_fresh and ids.null_count == count
-        schema = arrow_schema(part.owner)
-        columns = [fill_ids(ids, self._world.ids), *(part.rows.column(name) for name in schema.names[1:])]
-        rows = pa.table(columns, schema=schema)
-        self._judge(part, rows)
+        numbers = row_numbers(self._source_number, part.lines)
+        if part.marks is not None:
+            rows = spooled_rows(part, fill_ids(ids, self._world.ids))
+            _note_marks(pending, part.marks, numbers)
+        else:
+            schema = arrow_schema(part.owner)
+            columns = [fill_ids(ids, self._world.ids), *(part.rows.column(name) for name in schema.names[1:])]
+            rows = pa.table(columns, schema=schema)
+            self._judge(part, rows)
         pending.tables.append(rows)
-        pending.numbers.append(row_numbers(self._source_number, part.lines))
+        pending.numbers.append(numbers)
         pending.rows += count
         self._held_bytes += rows.nbytes
         if self._held_bytes > self._orders.settings.flush_bytes:
@@ -196,10 +214,11 @@ class PartWriter:
         numbers = pa.chunked_array(pending.numbers, pa.int64())
         pending.tables.clear()
         pending.numbers.clear()
-        keys = keys_of(owner, rows, numbers)
-        keys_file = KeysFile(table_key=owner.table_key, name=self._name("keys", owner), rows=rows.num_rows)
-        orders.scratch.put(keys_file.name, keys)
-        pending.keys.append(keys_file)
+        if not orders.takes_changes:
+            keys = keys_of(owner, rows, numbers)
+            keys_file = KeysFile(table_key=owner.table_key, name=self._name("keys", owner), rows=rows.num_rows)
+            orders.scratch.put(keys_file.name, keys)
+            pending.keys.append(keys_file)
         ticket = orders.tickets.get(owner.table_key)
         if ticket is not None:
             pending.fragments += write_fragments_for(ticket, rows, max_rows=orders.settings.fragment_rows)
@@ -246,7 +265,16 @@ def _written(pending: _Pending) -> PartType:
         keys=tuple(pending.keys),
         fragments=tuple(pending.fragments),
         aside=tuple(pending.aside),
+        kinds=dict(pending.kinds),
+        deletes=pending.deletes,
     )
+
+
+def _note_marks(pending: _Pending, marks: pa.Table, numbers: pa.Array) -> None:
+    pending.deletes += pc.sum(pc.equal(marks.column("op"), DELETE)).as_py() or 0
+    kinds, firsts = np.unique(marks.column("kind").to_numpy(), return_index=True)
+    for kind, first in zip(kinds.tolist(), firsts.tolist(), strict=True):
+        pending.kinds.setdefault(kind, numbers[first].as_py())
 
 
 @record
@@ -259,6 +287,8 @@ class LoadedType:
     keys: tuple[KeysFile, ...]
     fragments: tuple[str, ...]
     aside: tuple[RowsFile, ...]
+    kinds: Mapping[int, int] = field(default_factory=dict)
+    deletes: int = 0
 
 
 @record
@@ -269,7 +299,7 @@ class Outcome:
         scratch: where their files are.
         parts: what they told, in the order of the input.
         places: what row numbers stand for.
-        types: the types that have rows, by table key.
+        types: the types that have rows, by table key; those that an overwrite names have none perhaps.
     """
 
     scratch: ScratchPlace
@@ -278,10 +308,18 @@ class Outcome:
     types: Mapping[str, LoadedType]
 
     @classmethod
-    def of(cls, catalog: Catalog, scratch: ScratchPlace, parts: Iterable[WrittenPart], places: Places) -> Outcome:
-        """Add up parts, whatever their order."""
+    def of(
+        cls,
+        catalog: Catalog,
+        scratch: ScratchPlace,
+        parts: Iterable[WrittenPart],
+        places: Places,
+        *,
+        named: Iterable[str] = (),
+    ) -> Outcome:
+        """Add up parts, whatever their order; ``named`` are tables that are meant although they may get no row."""
         ordered = tuple(sorted(parts, key=lambda part: part.number))
-        found: dict[str, list[PartType]] = {}
+        found: dict[str, list[PartType]] = {key: [] for key in named}
         for part in ordered:
             for item in part.types:
                 found.setdefault(item.table_key, []).append(item)
@@ -334,7 +372,17 @@ def _loaded(catalog: Catalog, key: str, items: Sequence[PartType]) -> LoadedType
         keys=tuple(file for item in items for file in item.keys),
         fragments=tuple(fragment for item in items for fragment in item.fragments),
         aside=tuple(file for item in items for file in item.aside),
+        kinds=_first_kinds(items),
+        deletes=sum(item.deletes for item in items),
     )
+
+
+def _first_kinds(items: Sequence[PartType]) -> dict[int, int]:
+    kinds: dict[int, int] = {}
+    for item in items:
+        for kind, row in item.kinds.items():
+            kinds[kind] = min(row, kinds.get(kind, row))
+    return kinds
 
 
 def _judged(table_key: str) -> tuple[bool, bytes]:

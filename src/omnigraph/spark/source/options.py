@@ -13,7 +13,8 @@ from omnigraph.records import record
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, check_choice, check_text
 
-WriteMode = Literal["append", "overwrite", "merge"]
+WriteMode = Literal["append", "overwrite", "merge", "apply"]
+DeleteRule = Literal["cascade", "refuse"]
 
 _KNOWN = frozenset(
     {
@@ -37,6 +38,7 @@ _KNOWN = frozenset(
         "max_commits",
         "app",
         "truncate",
+        "on_delete",
     }
 )
 # What Spark itself puts beside the options of a source.
@@ -69,6 +71,7 @@ class SourceOptions:
         max_commits: how many commits a micro-batch takes at most.
         app: what names a stream that writes.
         truncate: whether a write cuts instants that are finer than a millisecond, instead of refusing them.
+        on_delete: what a write of a change log does with the edges of deleted nodes.
         checkpoint: where Spark keeps the progress of a stream.
     """
 
@@ -91,6 +94,7 @@ class SourceOptions:
     max_commits: int = 128
     app: str | None = None
     truncate: bool = False
+    on_delete: DeleteRule = "cascade"
     checkpoint: str | None = None
 
     @classmethod
@@ -132,6 +136,7 @@ class SourceOptions:
             max_commits=_count("max_commits", options.get("max_commits")) or 128,
             app=options.get("app"),
             truncate=_truth("truncate", options.get("truncate")),
+            on_delete=_delete_rule(options.get("on_delete", "cascade")),
             checkpoint=options.get("checkpointlocation"),
         )
 
@@ -167,6 +172,11 @@ def _mode(text: str | None) -> WriteMode | None:
         return None
     check_choice("mode", text.lower(), get_args(WriteMode))
     return cast("WriteMode", text.lower())
+
+
+def _delete_rule(text: str) -> DeleteRule:
+    check_choice("on_delete", text.lower(), get_args(DeleteRule))
+    return cast("DeleteRule", text.lower())
 
 
 def _count(name: str, text: str | None) -> int | None:

@@ -17,13 +17,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from omnigraph.catalog import Catalog
-from omnigraph.engine.load import LoadMode, Source
+from omnigraph.engine.load import LoadMode, OnDelete, Source
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
-from omnigraph.engine.load.parquet import misfits
-from omnigraph.engine.load.tables import ColumnBinding, bind
+from omnigraph.engine.load.options import check_on_delete
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.engine.rows import RowProblem
 from omnigraph.errors import (
     BadValue,
     BatchRepeatedError,
@@ -37,9 +35,9 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import Places
+from omnigraph.spark.load.frames import FrameRows, bind_frame, has_every_type
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.load_files import commit_id
-from omnigraph.spark.load.parts import read_batches
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.spark.source.options import SourceOptions
@@ -65,7 +63,7 @@ class WritePlan:
     Args:
         storage: where the graph is.
         branch: where to write.
-        type_name: the type of all rows.
+        type_name: the type of all rows; None for changes of a feed of all types, which say it themselves.
         mode: what happens to rows that exist.
         columns: the columns that rows have, and their types.
         scratch: where tasks put what only this write looks at.
@@ -74,11 +72,12 @@ class WritePlan:
         expected_head: the commit that the branch must be at.
         app: what names the stream, when the caller or its checkpoint does.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
+        on_delete: what a change log does with the edges of deleted nodes.
     """
 
     storage: Storage
     branch: str
-    type_name: str
+    type_name: str | None
     mode: LoadMode
     columns: pa.Schema
     scratch: ScratchPlace
@@ -87,6 +86,7 @@ class WritePlan:
     expected_head: str | None = None
     app: str | None = None
     truncate: bool = False
+    on_delete: OnDelete = "cascade"
 
     @classmethod
     def begin(cls, options: SourceOptions, columns: pa.Schema, *, overwrite: bool) -> WritePlan:
@@ -97,11 +97,13 @@ class WritePlan:
             TypeMissingError, BranchMissingError: there is no such type or branch.
             UsageError: the options contradict each other.
         """
+        mode = _mode(options, overwrite=overwrite)
+        check_on_delete(options.on_delete, mode)
         plan = cls(
             storage=options.storage,
             branch=_branch(options),
-            type_name=options.the_type(),
-            mode=_mode(options, overwrite=overwrite),
+            type_name=_type_name(options, mode, columns),
+            mode=mode,
             columns=columns,
             scratch=ScratchPlace(storage=options.storage, operation_id=str(Runtime.system().ids.ulid())),
             actor=options.actor,
@@ -109,6 +111,7 @@ class WritePlan:
             expected_head=options.expected_head,
             app=_app(options),
             truncate=options.truncate,
+            on_delete=options.on_delete,
         )
         plan.binding(reading_engine(plan.storage).catalog(plan.branch))
         return plan
@@ -116,23 +119,24 @@ class WritePlan:
     @property
     def title(self) -> str:
         """What problems call the frame."""
-        return f"<{self.type_name}>"
+        return "<changes>" if self.type_name is None else f"<{self.type_name}>"
 
-    def binding(self, catalog: Catalog) -> ColumnBinding:
-        """Return which column is which property.
+    def binding(self, catalog: Catalog) -> FrameRows:
+        """Return how rows are read: which column is which property.
 
         Raises:
             BadRowsError: a column is unknown, missing or of another type.
         """
-        source = Source(path=self.title, format="parquet", type_name=self.type_name)
-        bound = bind(source, find_type(catalog, self.type_name), self.columns.names)
+        # By the name of its table, so that one that a node type and an edge type share stays refused.
+        name = None if self.type_name is None else find_type(catalog, self.type_name).table_key
+        source = Source(path=self.title, format="parquet", type_name=name, takes_changes=self.mode == "apply")
+        bound = bind_frame(source, catalog, self.columns)
+        if isinstance(bound, FrameRows):
+            return bound
         with ProblemList(_PROBLEMS, None) as problems:
-            found = [bound] if isinstance(bound, RowProblem) else misfits(bound, self.columns)
-            problems.add(problem.violation(source.name) for problem in found)
+            problems.add(problem.violation(source.name) for problem in bound)
             problems.fail()
-        if isinstance(bound, RowProblem):
-            raise InternalError(f"a problem was not reported: {bound.message}")
-        return bound
+        raise InternalError("columns that do not fit were not reported")
 
     def at(self, operation_id: str) -> WritePlan:
         """Return the plan with the scratch place of another process that made one for the same stream."""
@@ -153,6 +157,15 @@ def _mode(options: SourceOptions, *, overwrite: bool) -> LoadMode:
         details = BadValue(what="mode", value=options.mode, expected="Spark's append mode with it")
         raise UsageError("the two write modes cannot be combined", details=details)
     return options.mode
+
+
+def _type_name(options: SourceOptions, mode: LoadMode, columns: pa.Schema) -> str | None:
+    if mode != "apply" or not has_every_type(columns):
+        return options.the_type()
+    if options.type_name is not None:
+        details = BadValue(what="type", value=options.type_name, expected="no option type")
+        raise UsageError("changes of all types are applied to all types", details=details)
+    return None
 
 
 def _app(options: SourceOptions) -> str | None:
@@ -198,20 +211,23 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
     session = reading_engine(plan.storage)
     snapshot = session.snapshot(plan.branch)
     catalog = session.catalog_at(snapshot)
-    binding = plan.binding(catalog)
-    pin = snapshot.entry(binding.owner.table_key).pin
+    rows = plan.binding(catalog)
+    is_log = plan.mode == "apply"
+    pins = {key: snapshot.entry(key).pin for key in rows.table_keys}
     # A table that the branch only inherits has no place of its own yet; a merge compares before it writes.
-    is_direct = plan.mode != "merge" and session.store.branch_incarnation(BranchName.parse(plan.branch)).owns(pin)
-    vectors = MissingVectors.find(catalog, session.embedder)
+    owns = session.store.branch_incarnation(BranchName.parse(plan.branch)).owns
+    is_direct = plan.mode != "merge" and not is_log and all(map(owns, pins.values()))
+    vectors = None if is_log else MissingVectors.find(catalog, session.embedder)
     orders = WriteOrders(
         catalog=catalog,
         scratch=plan.scratch,
-        tickets={binding.owner.table_key: TableTicket(storage=plan.storage, pin=pin)} if is_direct else {},
+        tickets={key: TableTicket(storage=plan.storage, pin=pin) for key, pin in pins.items()} if is_direct else {},
         truncate=plan.truncate,
         opened=None if vectors is None else vectors.catalog,
+        takes_changes=is_log,
     )
     writer = PartWriter(orders, number=number, source_number=number, source_name=plan.title)
-    part = read_batches(orders, binding, writer, batches)
+    part = rows.read(orders, writer, batches)
     runtime = Runtime.system()
     # Another attempt at the same partition has one of its own, which says nothing about these fragments.
     leave = f"leave/{number}-{runtime.ids.ulid()}"
@@ -222,7 +238,7 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
         part=part,
         schema_hash=snapshot.state.schema.hash,
         read_on=snapshot.state.version,
-        place=pin if is_direct else None,
+        place=next(iter(pins.values())) if is_direct else None,
         operation_id=plan.scratch.operation_id,
         leave=leave,
     )
@@ -288,7 +304,9 @@ def stream_mark(plan: WritePlan, number: int, query_id: str | None, checkpoint: 
 
 def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None) -> None:
     parts = sorted((item.part for item in staged), key=lambda part: part.number)
-    if not any(part.lines for part in parts):
+    # A micro-batch without a row tells nothing; a frame without one is what an overwrite puts into the type.
+    is_emptied = plan.mode == "overwrite" and batch is None
+    if not any(part.lines for part in parts) and not is_emptied:
         return
     _expect_schema(session, plan, staged)
     plan = plan.at(next((item.operation_id for item in staged), plan.scratch.operation_id))
@@ -299,11 +317,14 @@ def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], 
         message=plan.message,
         expected_head=commit_id(plan.expected_head),
         batch=batch,
+        on_delete=plan.on_delete,
     )
     job = LoadJob(session, request, InProcessRunner())
     tickets = {key: TableTicket(storage=plan.storage, pin=pin) for key, pin in _written_to(staged).items()}
     orders = replace(job.orders, scratch=plan.scratch, tickets=tickets)
-    job.resume(orders, min(item.read_on for item in staged))
+    if staged:
+        job.resume(orders, min(item.read_on for item in staged))
+    job.name_tables(plan.binding(orders.catalog).table_keys)
     lines = [part.lines for part in parts]
     count = max((part.number for part in parts), default=-1) + 1
     by_number = dict(zip((part.number for part in parts), accumulate(lines, initial=0), strict=False))

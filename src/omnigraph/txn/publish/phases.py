@@ -23,7 +23,7 @@ from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.changes import ExternalChange, RowChange, TableAlter, TableRegister, WrittenRows
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
-from omnigraph.txn.manifest.rows import ManifestState
+from omnigraph.txn.manifest.rows import BatchMark, ManifestState
 from omnigraph.txn.publish.plan import PublishPlan, RebaseRule, WriteKind
 from omnigraph.txn.settings import Syncing
 from omnigraph.txn.transaction import WriteTxn
@@ -200,9 +200,18 @@ def _refuse_repeated(txn: WriteTxn, newer: ManifestState) -> None:
     if feed is not None and newer.feeds.get(feed.source) != txn.feed_base:
         details_feed = VersionMismatch(table_key=feed.source, expected=feed.sequence, actual=newer.version)
         raise ExpectedVersionMismatchError("another write has applied the same feed", details=details_feed)
-    mark = txn.batch
-    last = None if mark is None else newer.batches.get(mark.app)
-    if mark is not None and last is not None and last >= mark.number:
+    if txn.batch is not None:
+        refuse_repeated_batch(txn.batch, newer)
+
+
+def refuse_repeated_batch(mark: BatchMark, newer: ManifestState) -> None:
+    """Return if a branch has not got a piece of a stream yet.
+
+    Raises:
+        BatchRepeatedError: it has this piece or a later one.
+    """
+    last = newer.batches.get(mark.app)
+    if last is not None and last >= mark.number:
         details = RepeatedBatch(app=mark.app, number=mark.number, last=last)
         raise BatchRepeatedError(f"batch {mark.number} of '{mark.app}' is already on the branch", details=details)
 

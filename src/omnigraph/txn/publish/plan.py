@@ -34,6 +34,7 @@ class WriteKind(StrEnum):
     LOAD_APPEND = "load_append"
     LOAD_MERGE = "load_merge"
     LOAD_OVERWRITE = "load_overwrite"
+    LOAD_APPLY = "load_apply"
     APPLY_CHANGES = "apply_changes"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
@@ -70,6 +71,7 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     # One that read anything holds values, and is treated as a mutation.
     WriteKind.TRANSACTION: RebaseRule.REVALIDATE,
     WriteKind.LOAD_OVERWRITE: RebaseRule.REFUSE,
+    WriteKind.LOAD_APPLY: RebaseRule.REFUSE,
     WriteKind.APPLY_CHANGES: RebaseRule.REFUSE,
     WriteKind.SCHEMA_APPLY: RebaseRule.REFUSE,
     WriteKind.BRANCH_MERGE: RebaseRule.REFUSE,
@@ -94,6 +96,7 @@ KEYED_KINDS = frozenset(
         WriteKind.LOAD_APPEND,
         WriteKind.LOAD_MERGE,
         WriteKind.LOAD_OVERWRITE,
+        WriteKind.LOAD_APPLY,
         WriteKind.SCHEMA_APPLY,
         WriteKind.BRANCH_MERGE,
         WriteKind.REVERT,

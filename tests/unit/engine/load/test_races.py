@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.load_graph import export, load_lines, make_graph
+from tests.load_graph import export, load_files, load_lines, make_graph
 
 from omnigraph.errors import ConstraintViolationError, ExpectedVersionMismatchError, KeyExistsError
 from omnigraph.values import MAIN, BranchName
@@ -75,6 +75,17 @@ def test_overwrite_with_refuse_of_a_table_that_moved_meanwhile_is_refused(graph,
     meanwhile(ADA.replace("Ada", "Bob"), "append")
     with pytest.raises(ExpectedVersionMismatchError):
         load_lines(graph, tmp_path / "o.jsonl", ADA.replace("Ada", "Cid"), "overwrite", on_conflict="refuse")
+
+
+def test_rows_that_come_to_an_empty_type_meanwhile_go_with_an_overwrite_by_nothing(graph, meanwhile, tmp_path):
+    (tmp_path / "Knows.csv").write_text("from,to\n")
+    load_lines(graph, tmp_path / "a.jsonl", ADA, "overwrite")
+    meanwhile('{"edge":"Knows","from":"Ada","to":"Ada"}\n', "append")
+    (tmp_path / "a.jsonl").write_text(ADA)
+    sources = [str(tmp_path / "a.jsonl"), str(tmp_path / "Knows.csv")]
+    result = load_files(graph, sources, "overwrite")
+    assert result.commit.touched == ("edge:Knows", "node:Person")
+    assert [row.get("type") for row in export(graph)] == ["Person"]
 
 
 def test_overwrite_of_nodes_sees_an_edge_that_came_meanwhile(graph, meanwhile, tmp_path):

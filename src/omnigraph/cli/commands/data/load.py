@@ -45,7 +45,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
-from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
+from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete, Source
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError
 from omnigraph.operations import Attachments
@@ -122,6 +122,8 @@ class LoadOrder:
     errors_to: str | None
     patch: bool
     truncate: bool
+    on_delete: OnDelete
+    batch: tuple[str, int] | None
     check_sums: bool
     cluster_by: ClusterBy | None
     spark: SparkRequest
@@ -198,6 +200,8 @@ def _run_local(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) ->
             mode=order.mode,
             patch=order.patch,
             truncate=order.truncate,
+            on_delete=order.on_delete,
+            batch=order.batch,
             branch=order.branch,
             **order.commit.to_fields(),
             on_conflict=order.on_conflict,
@@ -233,6 +237,8 @@ def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: int | None, *
             on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             truncate=order.truncate,
+            on_delete=order.on_delete,
+            batch=order.batch,
             progress=None if bar is None else bar.show,
             cluster_by=order.cluster_by,
         )
@@ -250,6 +256,7 @@ def _on_spark(result: LoadResult) -> Any:
 
 
 app = new_app()
+_MOST_DIGITS = 18
 
 
 class Mode(StrEnum):
@@ -258,6 +265,14 @@ class Mode(StrEnum):
     APPEND = "append"
     MERGE = "merge"
     OVERWRITE = "overwrite"
+    APPLY = "apply"
+
+
+class DeleteRule(StrEnum):
+    """What becomes of the edges of a node that is deleted."""
+
+    CASCADE = "cascade"
+    REFUSE = "refuse"
 
 
 @app.command()
@@ -269,7 +284,8 @@ def load(  # noqa: PLR0913 - one parameter per option
         Mode,
         typer.Option(
             "--mode",
-            help="append rejects existing rows, merge replaces them, overwrite replaces whole types.",
+            help="append rejects existing rows, merge replaces them, overwrite replaces whole types, apply takes a"
+            " change log.",
         ),
     ],
     data: Annotated[
@@ -302,6 +318,18 @@ def load(  # noqa: PLR0913 - one parameter per option
             "--truncate", help="Cut instants finer than a millisecond, which DateTime keeps, instead of rejecting them."
         ),
     ] = False,
+    on_delete: Annotated[
+        DeleteRule,
+        typer.Option("--on-delete", help="With apply: edges of a deleted node go with it, or the load is rejected."),
+    ] = DeleteRule.CASCADE,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="NAME:NUMBER",
+            help="Load this batch of a stream once: if repeated, nothing changes and the first commit is shown.",
+        ),
+    ] = None,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
     ] = None,
@@ -348,6 +376,8 @@ def load(  # noqa: PLR0913 - one parameter per option
         errors_to=errors_to,
         patch=patch,
         truncate=truncate,
+        on_delete=on_delete.value,
+        batch=read_batch(batch),
         check_sums=check_sums,
         cluster_by=read_clusters(cluster_by or ()),
         spark=spark_options.request(),
@@ -373,11 +403,27 @@ def load(  # noqa: PLR0913 - one parameter per option
 def _lines(done: LoadResult, uri: str) -> Iterable[str]:
     """The counts in one line."""
     if done.commit is None:
-        return [f"nothing to load into {uri} on branch {done.branch}: no rows, no commit"]
+        return [f"nothing to load into {uri} on branch {done.branch}: {done.reason}, no commit"]
+    if done.is_repeat:
+        return [f"loaded into {uri} on branch {done.branch} before, as commit {done.commit.id}"]
     across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
     entities = counted(done.total, "entity", "entities")
     loaded = f"loaded {uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
-    return [loaded, *spark_lines(done)]
+    return [loaded, *(() if done.changes is None else [str(done.changes)]), *spark_lines(done)]
+
+
+def read_batch(text: str | None) -> tuple[str, int] | None:
+    """Return the name of a stream and the number of a batch, from the option that names them.
+
+    Raises:
+        UsageError: it is not of its form.
+    """
+    if text is None:
+        return None
+    name, colon, number = text.rpartition(":")
+    if not (colon and name and number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
+        raise usage_error(f"invalid --batch '{text}'", value=text, expected="NAME:NUMBER")
+    return name, int(number)
 
 
 def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[str]) -> list[Source]:

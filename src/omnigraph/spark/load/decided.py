@@ -1,11 +1,10 @@
-"""The rows of a merge on their way into the tables of the target: fragments and deletion lists that tasks upload."""
+"""Rows that were compared with what is stored on their way into tables: fragments and deletion lists of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from omnigraph.records import record
-from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.load.rows import MergedRows, MergeRowsTask, group_files, merge_rows, remove_rows
 from omnigraph.spark.load.tables import shrink_tables, written_rows
 from omnigraph.spark.load.written import RowsFile
@@ -24,9 +23,9 @@ class TableFiles:
     """What happens to one table, in files of the scratch place.
 
     Args:
-        inserts: whole rows whose ids the target does not have.
-        updates: whole rows that replace rows of the target.
-        deletes: ids of rows of the target to remove.
+        inserts: whole rows whose ids are not stored.
+        updates: whole rows that replace stored ones.
+        deletes: ids of stored rows to remove.
     """
 
     inserts: tuple[RowsFile, ...] = ()
@@ -39,7 +38,7 @@ class TableFiles:
         return not (self.inserts or self.updates or self.deletes)
 
     def plus(self, other: TableFiles) -> TableFiles:
-        """Return these files and those of another range."""
+        """Return these files and those of other entities."""
         return TableFiles(
             inserts=(*self.inserts, *other.inserts),
             updates=(*self.updates, *other.updates),
@@ -48,20 +47,31 @@ class TableFiles:
 
 
 @record
-class MergeWriter:
-    """Brings the rows of a merge into the tables of one transaction."""
+class DecidedWriter:
+    """Brings decided rows into the tables of one transaction.
+
+    Args:
+        runner: who works.
+        storage: where the graph is.
+        scratch: where the rows are.
+        write_rows: how many rows one task writes.
+        write_bytes: how many bytes of rows one task writes.
+        fragment_rows: rows per fragment at most.
+    """
 
     runner: Runner
     storage: Storage
     scratch: ScratchPlace
-    settings: SparkHistorySettings
+    write_rows: int
+    write_bytes: int
+    fragment_rows: int
 
     def write(self, branch_writer: BranchWriter, txn: WriteTxn, tables: Mapping[str, TableFiles]) -> list[WrittenRows]:
         """Have the rows uploaded and return the change of each table."""
         placed = {key: branch_writer.prepare(txn, key) for key in tables}
         tasks = [task for key, files in tables.items() for task in self._tasks(key, files, placed[key])]
         merged: dict[str, list[MergedRows]] = {key: [] for key in tables}
-        for task, done in zip(tasks, self.runner.run(write_piece, tasks, "write the merged rows"), strict=True):
+        for task, done in zip(tasks, self.runner.run(write_piece, tasks, "write the rows"), strict=True):
             merged[task.rows.table_key].append(done)
         shrunk = shrink_tables(self.runner, self.storage, self.scratch, placed, merged)
         return [
@@ -74,14 +84,14 @@ class MergeWriter:
     def _tasks(self, key: str, files: TableFiles, pin: TablePin) -> Iterator[WriteTask]:
         ticket = TableTicket(storage=self.storage, pin=pin)
         for some, removes in ((files.inserts, False), (files.updates, False), (files.deletes, True)):
-            for group in group_files(some, rows=self.settings.write_rows, size_bytes=self.settings.memory_bytes):
+            for group in group_files(some, rows=self.write_rows, size_bytes=self.write_bytes):
                 rows = MergeRowsTask(
                     scratch=self.scratch,
                     ticket=ticket,
                     table_key=key,
                     files=group,
                     is_new=some is files.inserts,
-                    fragment_rows=self.settings.fragment_rows,
+                    fragment_rows=self.fragment_rows,
                 )
                 yield WriteTask(rows=rows, removes=removes)
 
