@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 
 import pytest
 
@@ -44,6 +45,19 @@ def test_append_merge_and_overwrite_are_one_commit_each(spark, graph):
     write(frame(spark, ("eve", 5)), graph, "overwrite")
     assert people(graph) == ({"eve": 5}, before + 3)
     assert not list(graph.glob("__scratch/*/*"))
+
+
+def test_a_graph_that_was_removed_and_made_again_is_written_and_read(spark, graph):
+    """Processes of Spark live on and know the graph that was there before."""
+    write(frame(spark, ("bob", 7)), graph)
+    shutil.rmtree(graph)
+    create_graph(graph, SCHEMA.replace("age", "years"), '{"type":"Person","data":{"name":"eve"}}')
+    rows = frame(spark, ("ada", 1)).withColumnRenamed("age", "years")
+    write(rows, graph)
+    write(rows.replace(1, 2), graph, mode="merge")
+    query = "query q() { match { $p: Person } return { $p.name, $p.years } order { $p.name } }"
+    found = spark.read.format("omnigraph").options(graph=str(graph), query=query).load().collect()
+    assert [tuple(row) for row in found] == [("ada", 2), ("eve", None)]
 
 
 def test_a_write_that_breaks_a_rule_fails_with_our_code_and_changes_nothing(spark, graph):

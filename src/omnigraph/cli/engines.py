@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
+from shutil import disk_usage
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -21,14 +23,17 @@ from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import JavaMissingError, JavaTooOldError
 from omnigraph.records import record
+from omnigraph.runtime.process import memory_bytes
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import Source
     from omnigraph.operations import Backend
 
-# Below these a load in process is done before Spark has started.
-LARGE_BYTES = 256 << 20
-LARGE_RECORDS = 2_000_000
+# What a packed byte becomes, about: rows of Parquet and of packed text are known only when they are read.
+_UNPACKED_TIMES = 4
+# On one machine a load in process is always sooner done, if it fits: ids and what the rules compare take up to half of
+# what the input is as text, and rows beyond the memory of a load go to temporary files, while its tables are written.
+_SCRATCH_TIMES = 3
 LOG_VARIABLE = "OMNIGRAPH_SPARK_LOG"
 
 
@@ -110,11 +115,20 @@ class Choice:
 
 
 @record
-class InputSize:
-    """How much there is to load; None is what nobody knows before reading."""
+class Machine:
+    """What a load in this process may fill: memory, and space for temporary files."""
 
-    size_bytes: int | None
-    records: int | None = None
+    memory_bytes: int
+    scratch_bytes: int
+
+    @classmethod
+    def this(cls) -> Machine:
+        """Look at the machine that we run on."""
+        return cls(memory_bytes=memory_bytes(), scratch_bytes=disk_usage(gettempdir()).free)
+
+    def fits(self, size_bytes: int) -> bool:
+        """Whether input of so many bytes, as plain text, can be loaded here."""
+        return size_bytes <= self.memory_bytes and _SCRATCH_TIMES * size_bytes <= self.scratch_bytes
 
 
 def spark_request(
@@ -147,12 +161,15 @@ def choose_plainly(request: SparkRequest) -> Choice:
     return Choice(engine="local", reason=reason, is_told=False)
 
 
-def choose_for_load(request: SparkRequest, size: InputSize, *, local_only: str | None = None) -> Choice:
-    """Return the engine of a load.
+def choose_for_load(
+    request: SparkRequest, size_bytes: int | None, machine: Machine, *, local_only: str | None = None
+) -> Choice:
+    """Return the engine of a load: this process, unless the options name a Spark or the input would not fit.
 
     Args:
         request: what the options ask for.
-        size: how much there is to load.
+        size_bytes: how much there is to load, as plain text; None when nobody knows before reading.
+        machine: what this process may fill.
         local_only: why Spark cannot do it, if it cannot.
     """
     told = request.engine is Engine.AUTO
@@ -161,29 +178,27 @@ def choose_for_load(request: SparkRequest, size: InputSize, *, local_only: str |
         return Choice(engine=engine, reason="it was requested", is_told=False)
     if request.names_spark:
         return Choice(engine="spark", reason="Spark settings are given", is_told=told)
-    amount = _amount(size)
-    if not _is_large(size):
-        return Choice(engine="local", reason=f"{amount} is small", is_told=told)
+    if size_bytes is None:
+        return Choice(engine="local", reason="the size of the input is unknown", is_told=told)
+    if machine.fits(size_bytes):
+        return Choice(engine="local", reason=f"{_amount(size_bytes)} fits this machine", is_told=told)
     if local_only is not None:
         return Choice(engine="local", reason=local_only, is_told=True)
-    missing = _missing()
+    reason, missing = f"{_amount(size_bytes)} may not fit this machine", _missing()
     if missing is not None:
-        return Choice(engine="local", reason=f"{amount} is large for one process, but {missing}", is_told=True)
-    return Choice(engine="spark", reason=f"{amount} is large for one process", is_told=True)
+        return Choice(engine="local", reason=f"{missing}, though {reason}", is_told=True)
+    return Choice(engine="spark", reason=reason, is_told=True)
 
 
-def input_size(sources: Sequence[Source]) -> InputSize:
-    """Return how much there is in sources, each of them one file; rows are counted where the files tell."""
-    sizes = [source.size_bytes for source in sources]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        return InputSize(size_bytes=None)
-    total = sum(known)
-    # Asking every file costs a read each, and is of no use when the bytes decide.
-    is_parquet = all(source.kind == "parquet" for source in sources)
-    if total >= LARGE_BYTES or not is_parquet or not sources:
-        return InputSize(size_bytes=total)
-    return InputSize(size_bytes=total, records=_parquet_rows(sources))
+def input_size(sources: Sequence[Source]) -> int | None:
+    """Return about how much there is in sources as plain text, each of them one file; None when nobody knows."""
+    total = 0
+    for source in sources:
+        size = source.size_bytes
+        if size is None:
+            return None
+        total += size * (_UNPACKED_TIMES if source.kind == "parquet" or source.is_packed else 1)
+    return total
 
 
 @contextmanager
@@ -234,16 +249,8 @@ def on_engine(backend: CommandBackend, request: SparkRequest) -> Iterator[Backen
         yield ExecutorBackend(storage, started)
 
 
-def _is_large(size: InputSize) -> bool:
-    return (size.size_bytes or 0) >= LARGE_BYTES or (size.records or 0) >= LARGE_RECORDS
-
-
-def _amount(size: InputSize) -> str:
-    if size.size_bytes is None:
-        return "input of unknown size"
-    if size.size_bytes < LARGE_BYTES and size.records is not None:
-        return f"input of {size.records:,} records"
-    return f"input of {size.size_bytes / (1 << 20):,.1f} MiB"
+def _amount(size_bytes: int) -> str:
+    return f"input of {size_bytes / (1 << 20):,.1f} MiB"
 
 
 def _missing() -> str | None:
@@ -256,18 +263,3 @@ def _missing() -> str | None:
     except (JavaMissingError, JavaTooOldError) as problem:
         return problem.message
     return None
-
-
-def _parquet_rows(sources: Sequence[Source]) -> int | None:
-    from pyarrow import ArrowException  # noqa: PLC0415 - loaded for what needs it
-    from pyarrow.parquet import read_metadata  # noqa: PLC0415 - loaded for what needs it
-
-    try:
-        rows = 0
-        for source in sources:
-            with source.open() as file:
-                rows += read_metadata(file).num_rows
-    except (ArrowException, OSError):
-        # The load itself will say what is wrong with the file.
-        return None
-    return rows

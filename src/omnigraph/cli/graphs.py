@@ -158,9 +158,9 @@ def _ask_server(address: str, mode: OpenMode) -> CommandBackend:
             expected="no --as",
             hint="leave it out; the server records the actor of your token",
         )
-    from omnigraph.cli.operator.asking import ServedBackend  # noqa: PLC0415 - for graphs of servers
+    from omnigraph.cli.operator.asking import OperatorBackend  # noqa: PLC0415 - for graphs of servers
 
-    return ServedBackend.connect(address, mode)
+    return OperatorBackend.connect(address, mode)
 
 
 def read_catalog(backend: Backend, branch: str = "main", at: str | None = None) -> Catalog:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from omnigraph.errors import (
     BadValue,
@@ -25,7 +25,7 @@ from omnigraph.errors import (
 from omnigraph.operations.history import GetCommitRequest
 from omnigraph.operations.proposals import GetProposalRequest
 from omnigraph.operations.reads import FoundState, ResolveRefRequest
-from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.operations.transactions import DescribeTransactionRequest
 from omnigraph.policy import Action, Actor, Question
 from omnigraph.policy.policy import Policy, check_allowed
@@ -39,7 +39,7 @@ _R = TypeVar("_R")
 Questions = Callable[["_Asking"], Iterator[Question]]
 
 
-class AuthorizedBackend:
+class AuthorizedBackend(BackendWrapper):
     """Executes requests on another backend if a policy allows them.
 
     Branch names are trimmed first, so that the policy decides about the name that the engine will use. References to
@@ -52,19 +52,9 @@ class AuthorizedBackend:
     """
 
     def __init__(self, inner: Backend, policy: Policy | None, actor: Actor | None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._policy = policy
         self.actor = actor
-
-    @property
-    def uri(self) -> str:
-        """Where the graph lives."""
-        return self._inner.uri
-
-    @property
-    def mode(self) -> Literal["read_write", "read_only"]:
-        """Whether the graph may be written to."""
-        return self._inner.mode
 
     @property
     def unchecked(self) -> Backend:
@@ -116,10 +106,6 @@ class AuthorizedBackend:
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request that is allowed; raises what :meth:`authorize` does, and what the operation does."""
         return self._inner.execute(self.authorize(request), attached)
-
-    def close(self) -> None:
-        """Close the backend behind this one."""
-        self._inner.close()
 
     def _with_actor(self, request: Request[Any]) -> Request[Any]:
         # The actor of a read is a filter of what it reads.

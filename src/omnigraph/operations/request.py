@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
@@ -113,6 +114,31 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Finish what is under way and let go of everything."""
+
+
+class BackendWrapper(ABC):
+    """A backend that hands requests on to another one, and does something about them on the way."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    @property
+    def uri(self) -> str:
+        """Where the graph lives."""
+        return self._inner.uri
+
+    @property
+    def mode(self) -> Literal["read_write", "read_only"]:
+        """Whether the graph may be written to."""
+        return self._inner.mode
+
+    @abstractmethod
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request and return its response."""
+
+    def close(self) -> None:
+        """Close the backend behind this one."""
+        self._inner.close()
 
 
 def not_pickled(uri: str) -> UsageError:

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from omnigraph.errors import JobFault, MissingThing, SparkMissingError, SparkStartError
 from omnigraph.spark.caches import cache_folder, cache_key
+from omnigraph.spark.reach import cause_of
 
 # It removes its temporary files as it ends, which takes a moment; longer than this it is stuck.
 _ENDING_S = 15.0
@@ -72,10 +73,11 @@ def start_host(conf: Mapping[str, str], environment: Mapping[str, str], *, log: 
             # The process must not hold our own streams: whoever reads them would wait for it.
             gateway = launch_gateway(given, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]  # Spark's door
         except PySparkRuntimeError as problem:
+            reason = cause_of(problem, log_head(path))
             raise SparkStartError(
-                "the Spark driver process did not start",
-                details=JobFault(doing="start", reason=_last_line(path) or "it ended without output"),
-                hint=f"its log is {path}",
+                f"Spark did not start: {reason}",
+                details=JobFault(doing="start", reason=reason),
+                hint=f"the log of its driver is {path}",
             ) from problem
     host = Host(process=gateway.proc, gateway=gateway, log=path, is_log_kept=log is not None)
     _hosts.append(host)
@@ -85,6 +87,35 @@ def start_host(conf: Mapping[str, str], environment: Mapping[str, str], *, log: 
 def host_of(gateway: Any) -> Host | None:
     """Return the process behind a gateway, if it is one of ours."""
     return next((host for host in _hosts if host.gateway is gateway and not host.is_ended), None)
+
+
+def is_driver_ended(context: Any) -> bool:
+    """Whether the process behind a context is gone; one that other programs started is not known."""
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def forget_ended_driver() -> None:
+    """Let Spark forget a driver that was killed: every call to it, its end included, would fail for ever."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
+
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001 - the one place where Spark keeps it
+    if context is None or not is_driver_ended(context):
+        return
+    host = host_of(context._gateway)  # noqa: SLF001 - see above
+    # What cannot be reached cannot be stopped; the server for accumulators runs in this process.
+    context._jsc = None  # noqa: SLF001 - see above
+    with suppress(Exception):
+        context.stop()
+    for owner, names in (
+        (SparkContext, ("_active_spark_context", "_gateway", "_jvm")),
+        (SparkSession, ("_instantiatedSession", "_activeSession")),
+    ):
+        for name in names:
+            setattr(owner, name, None)
+    if host is not None:
+        host.end()
 
 
 @contextmanager
@@ -137,14 +168,13 @@ def _open_log(log: Path | None) -> tuple[IO[bytes], Path]:
     return os.fdopen(handle, "wb"), Path(name)
 
 
-def _last_line(log: Path) -> str:
+def log_head(log: Path) -> str:
+    """Return the beginning of what a driver has said, nothing where that cannot be read."""
     try:
         with log.open("rb") as file:
-            head = file.read(_LOG_HEAD_BYTES).decode(errors="replace")
+            return file.read(_LOG_HEAD_BYTES).decode(errors="replace")
     except OSError:
         return ""
-    lines = [line for line in head.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
 
 
 # Without ``python``: workers then import the installed package, which is compiled, and not the zip file, which is not.

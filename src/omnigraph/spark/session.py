@@ -6,15 +6,27 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
 from omnigraph.operations.local import LocalBackend
-from omnigraph.spark.gateway import SHORT_OPTIONS, Host, host_of, set_environment, spark_home, start_host
+from omnigraph.spark.gateway import (
+    SHORT_OPTIONS,
+    Host,
+    forget_ended_driver,
+    host_of,
+    is_driver_ended,
+    log_head,
+    set_environment,
+    spark_home,
+    start_host,
+)
 from omnigraph.spark.java import find_java
+from omnigraph.spark.reach import cause_of, check_master, check_server
 from omnigraph.spark.workers import check_workers
 from omnigraph.values import check_flags, check_path, check_text, checked_text, unfit
 
@@ -26,6 +38,9 @@ if TYPE_CHECKING:
 
 # They print every mistake in a query as JSON, beside the exception that tells it anyway.
 _LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+# A cluster that runs takes a driver on within seconds.
+_REGISTERED_S = 20.0
 
 _starting = threading.Lock()
 
@@ -86,12 +101,18 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
         return session()
     if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
         raise unfit("spark", spark, "a Spark session")
+    if not _is_remote(spark) and is_driver_ended(spark.sparkContext):
+        raise SparkStartError(
+            "the driver of this Spark session has ended",
+            details=JobFault(doing="use the session", reason="its process is gone"),
+            hint="start another one with omnigraph.spark.session()",
+        )
     check_workers(spark)
     return spark
 
 
 def active_session() -> SparkSession | None:
-    """Return the session that this process has already, if any.
+    """Return the session that this process has already, if any; one whose driver was killed is none.
 
     Raises:
         SparkMissingError: PySpark is not installed.
@@ -101,6 +122,7 @@ def active_session() -> SparkSession | None:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - see above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
 
+    forget_ended_driver()
     try:
         # The active one is that of a thread; any other thread has the default one.
         found = SparkSession.active()
@@ -111,12 +133,18 @@ def active_session() -> SparkSession | None:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop a session, and end the process behind it if it was started here; by force if it takes too long."""
+    """Stop a session, and end the process behind it if it was started here; by force if it takes too long.
+
+    A session whose driver has ended, however that came about, needs nothing more.
+    """
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
     host = host_of(gateway) if gateway is not None and not _is_remote(spark) else None
-    spark.stop()
+    if not _is_remote(spark) and is_driver_ended(spark.sparkContext):
+        forget_ended_driver()
+    else:
+        spark.stop()
     if host is None:
         return
     # Without this the next session of the process would talk to a host that is gone.
@@ -181,6 +209,7 @@ def _start_fit(
 def _start(master: str, conf: Mapping[str, str], log: Path | None, is_short: bool) -> SparkSession:
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
+    check_master(master)
     settings = settings_for(master) | {"spark.master": master}
     if SparkContext._gateway is not None:  # noqa: SLF001 - the one place where Spark keeps it
         # The host of a session that the caller has stopped: a process can have one, and this one goes on.
@@ -206,9 +235,34 @@ def _open(settings: Mapping[str, str], environment: Mapping[str, str], host: Hos
     given = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with set_environment(environment):
         try:
-            return SparkSession(SparkContext(conf=given, gateway=None if host is None else host.gateway))
-        except (Py4JError, PySparkException, ValueError) as problem:
-            raise _not_started(problem) from problem
+            with _bounded(settings["spark.master"], host):
+                context = SparkContext(conf=given, gateway=None if host is None else host.gateway)
+            _silence_accumulators(context)
+            return SparkSession(context)
+        except (Py4JError, PySparkException, ValueError, OSError) as problem:
+            raise _not_started(problem, "" if host is None else log_head(host.log)) from problem
+
+
+def _silence_accumulators(context: Any) -> None:
+    """Let nothing be printed when a driver is killed; whoever uses the session hears of it."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+
+
+@contextmanager
+def _bounded(master: str, host: Host | None) -> Iterator[None]:
+    """End a driver that a cluster does not take on; it would go on trying for minutes."""
+    if host is None or master.startswith("local"):
+        yield
+        return
+    timer = threading.Timer(_REGISTERED_S, host.process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
@@ -219,6 +273,10 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     try:
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs more libraries
+
+        channel = DefaultChannelBuilder(remote)
+        check_server(channel.toChannel(), channel.endpoint)
         return builder.getOrCreate()
     except ImportError as problem:
         raise SparkMissingError(
@@ -263,9 +321,9 @@ def _require_pyspark() -> None:
         ) from problem
 
 
-def _not_started(problem: Exception) -> SparkStartError:
-    first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-    return SparkStartError(f"Spark did not start: {first[:300]}", details=JobFault(doing="start", reason=first[:300]))
+def _not_started(problem: Exception, log: str = "") -> SparkStartError:
+    reason = cause_of(problem, log)
+    return SparkStartError(f"Spark did not start: {reason}", details=JobFault(doing="start", reason=reason))
 
 
 def engine_of(graph: Graph | LocalBackend | OpenGraph) -> OpenGraph:

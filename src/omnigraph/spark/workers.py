@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from omnigraph import __version__
 from omnigraph.errors import SparkWorkerError, WorkerFault
+from omnigraph.spark.reach import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ PASSED = "_omnigraph_workers_passed"
 # Enough to meet every worker of a small cluster; on one machine all workers are alike.
 _PROBES_ELSEWHERE = 16
 _COLUMNS = "python string, version string, missing string"
+_INTERPRETER = "PYSPARK_PYTHON"
 # Spark sets it for workers that take task after task.
 _REUSED = "SPARK_REUSE_WORKER"
 
@@ -36,13 +38,14 @@ def check_workers(spark: SparkSession) -> None:
     """
     if getattr(spark, PASSED, False):
         return
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded when it is used
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - see above
 
     is_local = (spark.conf.get("spark.master", "") or "").startswith("local")
     count = 1 if is_local else _PROBES_ELSEWHERE
     try:
         answers = spark.range(0, count, 1, count).mapInArrow(_probe(PACKAGES), _COLUMNS).distinct().collect()
-    except PySparkException as problem:
+    except (Py4JError, PySparkException, OSError) as problem:
         raise _unfit_by_failure(problem) from problem
     for answer in answers:
         _check_answer(answer.python, answer.version, tuple(name for name in answer.missing.split(",") if name))
@@ -96,13 +99,9 @@ def _check_answer(python: str, version: str, missing: tuple[str, ...]) -> None:
 
 
 def _unfit_by_failure(problem: Exception) -> SparkWorkerError:
-    expected = f"{sys.version_info.major}.{sys.version_info.minor}"
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    # A traceback of the worker ends in its reason.
-    reason = next(
-        (line for line in reversed(lines) if "Error" in line or line.startswith("[")), lines[0] if lines else ""
-    )
+    reason, program = cause_of(problem), os.environ.get(_INTERPRETER)
     return SparkWorkerError(
-        f"Spark workers cannot run omnigraph's Python code: {reason[:200]}",
-        details=WorkerFault(python="", expected_python=expected),
+        f"Spark workers cannot run omnigraph's Python code: {reason}",
+        details=WorkerFault(python="", expected_python=f"{sys.version_info.major}.{sys.version_info.minor}"),
+        hint=None if program is None else f"{_INTERPRETER} names their interpreter, now {program}",
     )

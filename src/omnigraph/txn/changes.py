@@ -53,12 +53,20 @@ class RowChange:
         return replace(
             self,
             inserts=_join(_without(self.inserts, touched), later.inserts),
-            has_fresh_ids=(self.inserts is None or self.has_fresh_ids)
-            and (later.inserts is None or later.has_fresh_ids),
+            has_fresh_ids=self._are_ids_fresh(later),
             upserts=_join(_without(self.upserts, touched), later.upserts),
             deletes=tuple(deletes.filter(pc.invert(pc.is_in(deletes, value_set=written))).to_pylist()),
             outcome=None,
         )
+
+    def with_inserts(self, later: RowChange) -> RowChange:
+        """Return the same as :meth:`then` for a change that only inserts rows whose ids this one does not have."""
+        return replace(
+            self, inserts=_join(self.inserts, later.inserts), has_fresh_ids=self._are_ids_fresh(later), outcome=None
+        )
+
+    def _are_ids_fresh(self, later: RowChange) -> bool:
+        return all(change.inserts is None or change.has_fresh_ids for change in (self, later))
 
 
 @record

@@ -310,6 +310,9 @@ def combine(earlier: RowChange, later: RowChange) -> RowChange:
     repeated = inserts.filter(pc.is_in(inserts, value_set=id_array(earlier.written))).to_pylist()
     if repeated:
         raise key_exists(later.table_key, repeated)
+    if later.upserts is None and not len(later.deletes) and not len(earlier.deletes):
+        # Rows that are new beside all others: nothing of what was there has to be looked at again.
+        return earlier.with_inserts(later)
     return earlier.then(later)
 
 

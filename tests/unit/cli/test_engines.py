@@ -10,10 +10,8 @@ import pytest
 
 from omnigraph.cli import engines
 from omnigraph.cli.engines import (
-    LARGE_BYTES,
-    LARGE_RECORDS,
     Engine,
-    InputSize,
+    Machine,
     choose_for_load,
     choose_plainly,
     input_size,
@@ -23,7 +21,9 @@ from omnigraph.engine.load import Source
 from omnigraph.errors import FormatMismatch, JavaTooOldError, UsageError
 from omnigraph.spark import java
 
-SMALL, LARGE = InputSize(size_bytes=1000), InputSize(size_bytes=LARGE_BYTES)
+GIB = 1 << 30
+MACHINE = Machine(memory_bytes=8 * GIB, scratch_bytes=30 * GIB)
+SMALL, LARGE = 1000, 9 * GIB
 
 
 def request(engine: Engine | None = None, *, master: str | None = None, conf: list[str] | None = None):
@@ -31,27 +31,35 @@ def request(engine: Engine | None = None, *, master: str | None = None, conf: li
 
 
 @pytest.mark.parametrize(
-    ("size", "engine"),
-    [
-        (SMALL, "local"),
-        (LARGE, "spark"),
-        (InputSize(size_bytes=LARGE_BYTES - 1, records=LARGE_RECORDS), "spark"),
-        (InputSize(size_bytes=None), "local"),
-    ],
+    ("size", "engine"), [(SMALL, "local"), (8 * GIB, "local"), (LARGE, "spark"), (None, "local")]
 )
-def test_large_input_goes_to_spark(size, engine):
-    assert choose_for_load(request(), size).engine == engine
+def test_input_that_fits_stays_on_this_machine(size, engine):
+    assert choose_for_load(request(), size, MACHINE).engine == engine
+
+
+def test_temporary_files_must_fit_too():
+    full = Machine(memory_bytes=8 * GIB, scratch_bytes=2 * GIB)
+    assert choose_for_load(request(), GIB // 2, full).engine == "local"
+    assert choose_for_load(request(), GIB, full).engine == "spark"
+
+
+def test_this_machine_takes_a_gibibyte():
+    """Whoever runs these tests has the memory and the space for it."""
+    assert Machine.this().fits(GIB)
 
 
 def test_choice_of_spark_is_told_with_its_reason():
-    choice = choose_for_load(request(), LARGE)
-    assert list(choice.to_remarks()) == ["engine: spark, because input of 256.0 MiB is large for one process"]
+    choice = choose_for_load(request(), LARGE, MACHINE)
+    assert list(choice.to_remarks()) == ["engine: spark, because input of 9,216.0 MiB may not fit this machine"]
 
 
-def test_small_loads_say_nothing_unless_somebody_asks():
-    assert list(choose_for_load(request(), SMALL).to_remarks()) == []
-    assert list(choose_for_load(request(Engine.AUTO), SMALL).to_remarks()) == [
-        "engine: local, because input of 0.0 MiB is small"
+def test_loads_in_process_say_nothing_unless_somebody_asks():
+    assert list(choose_for_load(request(), SMALL, MACHINE).to_remarks()) == []
+    assert list(choose_for_load(request(Engine.AUTO), SMALL, MACHINE).to_remarks()) == [
+        "engine: local, because input of 0.0 MiB fits this machine"
+    ]
+    assert list(choose_for_load(request(Engine.AUTO), None, MACHINE).to_remarks()) == [
+        "engine: local, because the size of the input is unknown"
     ]
 
 
@@ -60,23 +68,23 @@ def test_without_java_a_large_load_stays_and_says_why(monkeypatch):
         raise JavaTooOldError("java is old", details=FormatMismatch(what="java", expected="17", found="8"))
 
     monkeypatch.setattr(java, "find_java", missing)
-    choice = choose_for_load(request(), LARGE)
+    choice = choose_for_load(request(), LARGE, MACHINE)
     assert (choice.engine, choice.is_told) == ("local", True)
-    assert choice.reason == "input of 256.0 MiB is large for one process, but java is old"
+    assert choice.reason == "java is old, though input of 9,216.0 MiB may not fit this machine"
 
 
 def test_without_pyspark_a_large_load_stays_and_says_why(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    assert "PySpark is not installed" in choose_for_load(request(), LARGE).reason
+    assert "PySpark is not installed" in choose_for_load(request(), LARGE, MACHINE).reason
 
 
 def test_what_spark_cannot_do_stays():
-    choice = choose_for_load(request(), LARGE, local_only="a patch runs in one process")
+    choice = choose_for_load(request(), LARGE, MACHINE, local_only="a patch runs in one process")
     assert (choice.engine, choice.reason) == ("local", "a patch runs in one process")
 
 
 def test_settings_of_spark_ask_for_it():
-    assert choose_for_load(request(master="local[2]"), SMALL).is_spark
+    assert choose_for_load(request(master="local[2]"), SMALL, MACHINE).is_spark
     assert choose_plainly(request(conf=["spark.ui.enabled=true"])).is_spark
     assert not choose_plainly(request()).is_spark
 
@@ -102,12 +110,12 @@ def test_value_of_a_refused_setting_is_not_repeated():
     assert "hush" not in str(caught.value.to_json())
 
 
-def test_rows_of_parquet_files_are_counted(tmp_path: Path):
+def test_packed_files_count_for_what_they_become(tmp_path: Path):
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").write_text("no parquet")
+    (tmp_path / "b.csv.gz").write_bytes(b"12345")
     (tmp_path / "c.jsonl").write_text("{}\n")
-    whole, broken, lines = (Source(path=str(tmp_path / name)) for name in ("a.parquet", "b.parquet", "c.jsonl"))
-    assert input_size([whole, whole]).records == 6
-    assert input_size([whole, broken]).records is None
-    assert input_size([lines]) == InputSize(size_bytes=3)
-    assert input_size([Source(path="-")]).size_bytes is None
+    packed, text, lines = (Source(path=str(tmp_path / name)) for name in ("a.parquet", "b.csv.gz", "c.jsonl"))
+    stored = (tmp_path / "a.parquet").stat().st_size
+    assert input_size([packed, packed]) == 8 * stored
+    assert input_size([text, lines]) == 4 * 5 + 3
+    assert input_size([lines, Source(path="-")]) is None

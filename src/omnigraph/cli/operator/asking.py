@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.operator.credentials import token_for
 from omnigraph.errors import ServerFault, ServerUnreachableError
-from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.request import NOTHING, Attachments, BackendWrapper, Request, Response
 
 if TYPE_CHECKING:
     from omnigraph.txn.graph_store import OpenMode
@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 
 
-class ServedBackend:
+class OperatorBackend(BackendWrapper):
     """A graph of a server. Writes carry no actor: the server records the one of the token."""
 
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-
     @classmethod
-    def connect(cls, address: str, mode: OpenMode) -> ServedBackend:
+    def connect(cls, address: str, mode: OpenMode) -> OperatorBackend:
         """Ask for a graph.
 
         Raises:
@@ -35,25 +32,11 @@ class ServedBackend:
 
         return cls(connect(address, token=token_for(operator_config(), address), mode=mode, settings=None))
 
-    @property
-    def uri(self) -> str:
-        """Where the graph is."""
-        return self._inner.uri
-
-    @property
-    def mode(self) -> OpenMode:
-        """Whether the graph may be written to."""
-        return self._inner.mode
-
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request."""
         if request.operation.writes and getattr(request, "actor", None) is not None:
             request = cast("Request[Response]", replace(cast("Any", request), actor=None))
         return self._inner.execute(request, attached)
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._inner.close()
 
     def __enter__(self) -> Self:
         return self

@@ -106,6 +106,11 @@ class Source:
         return found == "jsonl"
 
     @property
+    def is_packed(self) -> bool:
+        """Whether the file's name says that it is compressed."""
+        return Path(self.path).suffix.lower() in _COMPRESSED
+
+    @property
     def stem(self) -> str:
         """The file's name without directory and extensions."""
         return _plain_path(self.path).stem

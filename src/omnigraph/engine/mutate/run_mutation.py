@@ -27,6 +27,7 @@ from omnigraph.ir.parameters import ParameterRows
 from omnigraph.runtime import Runtime, counting
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
 
@@ -46,6 +47,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
     memory: ReadMemory | None = None,
     history: SupportsHistory | None = None,
     max_affected: int | None = None,
+    newest: GraphSnapshot | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
 
@@ -67,6 +69,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         memory: what matches share with the reads of the graph.
         history: the commits of the graph, which versions of entities are ids of.
         max_affected: how many entities may be affected; with more it fails and changes nothing.
+        newest: the state that the caller has just looked at, which saves another look.
 
     Raises:
         QueryMeaningError: a value does not fit the property it is assigned to, or nothing computes a vector.
@@ -88,7 +91,9 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         max_affected=max_affected,
     )
     kind = WriteKind.INSERT if mutation.is_insert_only else WriteKind.MUTATE
-    txn = branch_writer.begin(kind, actor=actor, message=message, expected_head=expected_head)
+    # Vectors that were computed took their time; anything else did not make the state much older.
+    on = newest if mutation.plan is plan else None
+    txn = branch_writer.begin(kind, actor=actor, message=message, expected_head=expected_head, on=on)
     _expect_schema(txn, schema_hash)
     run = _Run(mutation=mutation, runtime=runtime, memory=memory, history=history)
     run.decide(txn)

@@ -122,11 +122,19 @@ class TransactionResult(Printable):
 class GraphTransaction:
     """One transaction. Threads may share it: their calls run one after the other.
 
+    Args:
+        graph: the open graph.
+        branch_writer: the branch to write to.
+        newest: the state of the branch that the calls run on.
+        options: what is asked for.
+
     Raises:
         PreconditionFailedError: the branch is not at the commit that was demanded.
     """
 
-    def __init__(self, graph: OpenGraph, branch_writer: BranchWriter, options: TransactionOptions) -> None:
+    def __init__(
+        self, graph: OpenGraph, branch_writer: BranchWriter, newest: GraphSnapshot, options: TransactionOptions
+    ) -> None:
         self._graph = graph
         self._writer = branch_writer
         self._options = options
@@ -138,6 +146,7 @@ class GraphTransaction:
             actor=options.actor,
             message=options.message,
             expected_head=options.expected_head,
+            on=newest,
         )
         self._base = self._txn.snapshot
         self._expect_head()

@@ -47,14 +47,14 @@ def begin_transaction(graph: OpenGraph, request: BeginTransactionRequest, attach
     """
     del attached
     check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
-    branch_writer = graph.store.current(BranchName.parse(request.branch))[0]
+    branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
     options = TransactionOptions(
         actor=request.actor,
         message=request.message,
         expected_head=commit_id(request.expected_head),
         on_conflict=request.on_conflict,
     )
-    begun = GraphTransaction(graph, branch_writer, options)
+    begun = GraphTransaction(graph, branch_writer, newest, options)
     name = str(graph.runtime.ids.ulid())
     graph.transactions[name] = begun
     return _described(name, begun)

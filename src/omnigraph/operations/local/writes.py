@@ -96,6 +96,7 @@ def _mutate(
             memory=graph.reads.memory,
             history=graph.store.refs,
             max_affected=request.max_affected,
+            newest=newest,
         )
         warnings = parameter_warnings(query.checked, given)
         return replace(done, warnings=warnings) if warnings else done

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations.authorized import AuthorizedBackend
-from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
 from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
@@ -138,21 +137,8 @@ class Access:
         return self._policies.get(graph_id) or NoBundle(graph_id)
 
 
-class NamelessBackend:
+class NamelessBackend(BackendWrapper):
     """A graph as callers see it who are nobody: what they write has no actor."""
-
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-
-    @property
-    def uri(self) -> str:
-        """Where the graph lives."""
-        return self._inner.uri
-
-    @property
-    def mode(self) -> Literal["read_write", "read_only"]:
-        """Whether the graph may be written to."""
-        return self._inner.mode
 
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request.
@@ -170,10 +156,6 @@ class NamelessBackend:
                 hint=f"leave the actor out, serve with tokens, or set {TRUST_VARIABLE} for a server",
             )
         return self._inner.execute(request, attached)
-
-    def close(self) -> None:
-        """Close the backend behind this one."""
-        self._inner.close()
 
 
 def has_identities(environment: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from omnigraph.operations.history import (
     DeleteBranchRequest,
     MergeRequest,
 )
-from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.operations.transactions import (
     BeginTransactionRequest,
     BegunTransaction,
@@ -58,23 +58,13 @@ class ServedRequest:
     limits: RequestLimits
 
 
-class ServedBackend:
+class ServedBackend(BackendWrapper):
     """A graph as one request of a server sees it."""
 
     def __init__(self, inner: Backend, control: Control, served: ServedRequest) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._control = control
         self._served = served
-
-    @property
-    def uri(self) -> str:
-        """Where the graph lives."""
-        return self._inner.uri
-
-    @property
-    def mode(self) -> Literal["read_write", "read_only"]:
-        """Whether the graph may be written to."""
-        return self._inner.mode
 
     def close(self) -> None:
         """Do nothing: the graph outlives the request."""

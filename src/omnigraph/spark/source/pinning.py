@@ -17,7 +17,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, GraphReplacedError, TableMissingError, UsageError
 from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
@@ -161,7 +161,19 @@ def reading_engine(storage: Storage) -> OpenGraph:
     key = (storage.root, tuple(sorted(storage.options.items())))
     with _lock:
         engine = _kept.get(key)
-        if engine is None:
-            engine = OpenGraph.open(storage, mode="read_only")
-            _kept.put(key, engine)
+        if engine is not None and _is_there(engine):
+            return engine
+        if engine is not None:
+            engine.close()
+        engine = OpenGraph.open(storage, mode="read_only")
+        _kept.put(key, engine)
         return engine
+
+
+def _is_there(engine: OpenGraph) -> bool:
+    """Whether the graph is still the one that was opened: this process may outlive it, and serve the next one."""
+    try:
+        engine.snapshot()
+    except (GraphReplacedError, TableMissingError):
+        return False
+    return True

@@ -271,8 +271,9 @@ class BranchWriter:
         message: str | None = None,
         expected_head: CommitId | None = None,
         merged_parent: CommitId | None = None,
+        on: GraphSnapshot | None = None,
     ) -> WriteTxn:
-        """Resolve the runtime once and return a transaction on it.
+        """Return a transaction on the newest state, or ``on`` the state that its caller has just looked at.
 
         Raises:
             ValueFormatError: the actor or the message cannot be stored.
@@ -281,7 +282,7 @@ class BranchWriter:
         """
         ids = self.services.runtime.ids
         with counting() as counters:
-            snapshot = self.snapshot()
+            snapshot = self.snapshot() if on is None else on
         txn = WriteTxn(
             snapshot,
             operation_id=OperationId(ids.ulid()),

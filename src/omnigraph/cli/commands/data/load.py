@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from omnigraph.cli.engines import (
-    LARGE_BYTES,
     Choice,
     Engine,
-    InputSize,
+    Machine,
     SparkOptions,
     SparkRequest,
     choose_for_load,
@@ -58,6 +57,9 @@ from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.spark.runner import TaskCount
+
+# A load of more than this is worth a driver that is slower to start.
+_LONG_BYTES = 256 << 20
 
 
 _PHASES = {"read": "reading", "check": "checking", "write": "writing"}
@@ -136,7 +138,7 @@ def run_load(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -> t
     if is_served(backend):
         return _run_served(backend, order, shows_bar=shows_bar)
     size = _size(backend, order)
-    choice = choose_for_load(order.spark, size, local_only=_local_only(order))
+    choice = choose_for_load(order.spark, size, Machine.this(), local_only=_local_only(order))
     if not choice.is_spark:
         if order.cluster_by is not None:
             raise usage_error("--cluster-by needs Spark", value="local", expected="--engine spark")
@@ -174,9 +176,9 @@ def spark_lines(result: LoadResult) -> Iterable[str]:
     return summary_lines(found)
 
 
-def _size(backend: CommandBackend, order: LoadOrder) -> InputSize:
+def _size(backend: CommandBackend, order: LoadOrder) -> int | None:
     if any(source.path == STDIN for source in order.sources):
-        return InputSize(size_bytes=None)
+        return None
     return input_size(expand_sources(order.sources, local_backend(backend).engine.store.storage.options))
 
 
@@ -209,7 +211,7 @@ def _run_local(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) ->
         return backend.execute(request, Attachments(progress=None if bar is None else bar.show))
 
 
-def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
+def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: int | None, *, shows_bar: bool) -> LoadResult:
     if order.patch:
         raise SparkUnsupportedError(
             "a patch cannot be loaded on Spark",
@@ -217,7 +219,7 @@ def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: InputSize, *,
         )
     from omnigraph.spark import load  # noqa: PLC0415 - loaded for the loads that run on it
 
-    is_short = size.size_bytes is not None and size.size_bytes < LARGE_BYTES
+    is_short = size is not None and size < _LONG_BYTES
     if order.check_sums:
         expand_sources(order.sources, local_backend(backend).engine.store.storage.options, check_sums=True)
     with (
