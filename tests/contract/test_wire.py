@@ -103,7 +103,8 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     (story.folder / "people.jsonl").write_text(
         '{"type": "Person", "data": {"name": "ann", "age": 7, "photo": "base64:AAEC"}}\n'
     )
-    first = run(writes.LoadRequest(sources=[str(story.folder / "people.jsonl")], actor="ann", message="first"))
+    people = [str(story.folder / "people.jsonl")]
+    first = run(writes.LoadRequest(sources=people, mode="apply", batch=("people", 1), actor="ann", message="first"))
     run(writes.MutateRequest(text=ADD, params={"name": "bo", "age": 8}))
     run(writes.MutateBatchRequest(text=LINK, rows=[{"a": "ann", "b": "bo"}, {"a": "bo", "b": "ann"}]))
     run(reads.QueryRequest(text=PAIRS, options=QueryOptions(mode="indexed")))

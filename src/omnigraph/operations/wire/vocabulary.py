@@ -23,7 +23,7 @@ _MODULES: Mapping[str, str] = {
     ),
     "catalog.model": "PropertyType Scalar AnnotationValue CardinalityRule",
     "engine.export.options": "ExportResult ExportedType ExportProgress",
-    "engine.load.options": "LoadResult LoadProgress",
+    "engine.load.options": "LoadResult LoadProgress ChangeCounts",
     "engine.maintenance.cleanup": "CleanupResult CleanedDataset",
     "engine.maintenance.optimize": "OptimizeResult OptimizedTable",
     "engine.maintenance.planning": "IndexOutcome",
