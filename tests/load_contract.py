@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -28,7 +29,7 @@ def facts_of(error):
 
 def export_of(graph):
     """Return every row, those with an id that was made up in an order of their own."""
-    return sorted((without_fresh_ids(row) for row in export(graph)), key=json.dumps)
+    return sorted((without_fresh_ids(row) for row in export(graph)), key=partial(json.dumps, default=str))
 
 
 def told(result):

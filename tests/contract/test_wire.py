@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.engine.load import Source
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.errors import (
@@ -46,6 +47,7 @@ from omnigraph.operations.wire import (
     encode_frame,
 )
 from omnigraph.operations.wire.diffs import ReceivedDiff
+from omnigraph.operations.wire.files import PlacedFiles
 from omnigraph.operations.wire.values import decode_value, encode_value, from_bytes, to_bytes
 from omnigraph.operations.wire.vocabulary import class_named, wire_names
 from omnigraph.operations.wire.writing import PIECE_BYTES
@@ -325,3 +327,11 @@ def test_bytes_that_are_no_frames_are_told_from_a_server_of_ours():
 def test_what_has_no_meaning_elsewhere_is_refused_before_anything_is_sent():
     with pytest.raises(RemoteUnsupportedError, match="optimized by the server"):
         check_attached(maintenance.OptimizeRequest(), Attachments(runner=object()))
+
+
+def test_a_server_opens_no_mapping_that_a_request_names(tmp_path):
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "a.csv").write_text("name\n")
+    request = writes.LoadRequest(sources=[Source(path="sent:0/a.csv", mapping="/etc/mapping.yaml")])
+    placed = PlacedFiles.of(request, lambda: tmp_path).request
+    assert [(one.path, one.mapping) for one in placed.sources] == [(str(tmp_path / "0" / "a.csv"), None)]

@@ -129,3 +129,57 @@ def test_bar_is_drawn_on_a_terminal_and_only_there(graph: Path):
         os.close(master)
     assert "rows" in drawn
     assert finished.stdout.decode().startswith("loaded g on branch main with merge: 3 entities")
+
+
+RAW = ("id;who;extra\n", "Ada;36;x\n", "Bob;NULL;y\n")
+RAW_OPTIONS = ("--delimiter", ";", "--null", "NULL", "--ignore-extra-columns", "--trim")
+
+
+def test_options_say_how_tables_are_written(graph: Path):
+    (graph / "people.csv").write_text("".join(RAW))
+    columns = ("--column", "Person.name=id", "--column", "Person.age=who")
+    table = ("--table", "Person=people.csv", *columns, *RAW_OPTIONS)
+    done = omnigraph("load", "g", *table, "--mode", "append", cwd=graph)
+    assert (done.code, done.err) == (0, ECHO)
+    assert ages(graph) == {"Ada": 36, "Bob": None}
+    (graph / "bare.csv").write_text("".join(RAW[1:]).replace(";", "\t"))
+    header = ("--table", "Person=bare.csv", "--header", "Person=name,age,extra", "--delimiter", "tab", *RAW_OPTIONS[2:])
+    assert omnigraph("load", "g", *header, "--mode", "merge", cwd=graph).code == 0
+    (graph / "more.jsonl").write_text('{"id": 7, "age": 8}\n')
+    plain = ("--table", "Person=more.jsonl", "--column", "Person.name=id")
+    assert omnigraph("load", "g", *plain, "--mode", "append", cwd=graph).code == 0
+    assert ages(graph) == {"Ada": 36, "Bob": None, "7": 8}
+
+
+def test_a_mapping_describes_a_folder(graph: Path):
+    (graph / "raw").mkdir()
+    (graph / "raw" / "people.csv").write_text("".join(RAW))
+    (graph / "raw" / "rules.yaml").write_text(
+        'null: ["NULL"]\nfiles:\n  people.csv:\n    type: Person\n    delimiter: ";"\n'
+        "    columns: {name: id, age: who}\n    ignore_extra_columns: true\n"
+    )
+    assert omnigraph("load", "g", "--mapping", "raw/rules.yaml", "--mode", "append", cwd=graph).code == 0
+    assert ages(graph) == {"Ada": 36, "Bob": None}
+    (graph / "raw" / "mapping.yaml").write_text("fils: {}\ntrm: true\n")
+    done = omnigraph("load", "g", "--data", "raw", "--mode", "append", cwd=graph)
+    assert done.code == 2
+    assert done.err == (
+        f"{ECHO}error: raw/mapping.yaml:1: unknown key 'fils'; did you mean 'files'? (and 1 more)\n"
+        "  raw/mapping.yaml:1: unknown key 'fils'; did you mean 'files'?\n"
+        "  raw/mapping.yaml:2: unknown key 'trm'; did you mean 'trim'?\n"
+        "code: load.mapping\n"
+    )
+
+
+def test_a_mistake_of_every_row_is_one_line(graph: Path):
+    (graph / "Person.csv").write_text("name,age\n" + "".join(f"p{at},old\n" for at in range(200)))
+    done = omnigraph("load", "g", "--data", "Person.csv", "--mode", "append", cwd=graph)
+    places = ", ".join(f"Person.csv:{line}" for line in range(2, 7))
+    assert done.err == (
+        f"{ECHO}error: Person.csv:2: property 'age' expects I32?, got a string (and 199 more)\n"
+        f"  Person.csv:2: property 'age' expects I32?, got a string: \"old\" (200 rows: {places}, …)\n"
+        "code: load.bad_rows\n"
+    )
+    told = json.loads(omnigraph("load", "g", "--data", "Person.csv", "--mode", "append", "--json", cwd=graph).out)
+    details = told["error"]["details"]
+    assert (details["total"], len(details["items"]), [one["count"] for one in details["groups"]]) == (200, 100, [200])

@@ -14,6 +14,8 @@ from omnigraph.spark.load import SparkLoadSettings, load
 from tests.corpus.test_load import CASES, input_of
 from tests.load_contract import export_of, failure_of, told
 from tests.load_graph import export, load_files, load_lines, make_graph
+from tests.raw_files import SCHEMA as RAW_SCHEMA
+from tests.raw_files import spoil, write_raw
 from tests.session_graph import open_session
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -39,3 +41,17 @@ def test_a_load_on_spark_ends_as_the_embedded_one_does(spark, case, mode, tmp_pa
             with open_session(tmp_path / "other") as other:
                 assert told(result) == told(load_files(other, [str(data)], mode))
                 assert export_of(graph) == export_of(other)
+
+
+def test_files_as_a_new_user_brings_them_end_as_in_the_embedded_load(spark, tmp_path):
+    folder = write_raw(tmp_path / "raw")
+    with make_graph(tmp_path / "graph", RAW_SCHEMA) as graph:
+        shutil.copytree(tmp_path / "graph", tmp_path / "other")
+        result = load(graph, [str(folder)], "append", spark=spark, settings=SparkLoadSettings(part_bytes=64))
+        with open_session(tmp_path / "other") as other:
+            assert told(result) == told(load_files(other, [str(folder)], "append"))
+            assert export_of(graph) == export_of(other)
+        spoil(folder)
+        found = failure_of(load, graph, [str(folder)], "append", spark=spark, settings=SparkLoadSettings(part_bytes=64))
+        assert found == failure_of(load_files, graph, [str(folder)], "append")
+        assert found["details"]["total"] == 124

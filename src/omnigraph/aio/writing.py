@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.aio.state import State, expected_commit
 from omnigraph.aio.transaction import Transaction
+from omnigraph.aio.waiting import computed
+from omnigraph.engine.load.memory import open_row_files
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import SourceArgument, load_sources, query_text, schema_text
+from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
 from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
@@ -118,7 +120,7 @@ class WriteVerbs(State):
 
     async def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
         self,
-        sources: SourceArgument | Sequence[SourceArgument],
+        sources: LoadArgument,
         mode: LoadMode = "append",
         *,
         patch: bool = False,
@@ -133,10 +135,11 @@ class WriteVerbs(State):
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
     ) -> LoadResult:
-        """Read every row of files and publish all of them as one commit, or nothing.
+        """Read every row of files, or of what a program holds, and publish all of them as one commit, or nothing.
 
         Args:
-            sources: a file, folder, glob or ``s3://`` address of JSONL, CSV or Parquet, or several of them.
+            sources: a file, folder, glob or ``s3://`` address of JSONL, CSV, Parquet or Arrow, or several of them; or
+                by type a file, a DataFrame, an Arrow table or reader, or dictionaries, which an iterator gives once.
             mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first,
                 ``apply`` takes the rows of a change log, each with an operation and perhaps a sequence.
             patch: with ``merge``, change only the properties that are given.
@@ -163,22 +166,24 @@ class WriteVerbs(State):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
-        request = LoadRequest(
-            sources=load_sources(sources),
-            mode=mode,
-            patch=patch,
-            truncate=truncate,
-            on_delete=on_delete,
-            batch=batch,
-            branch=self._branch,
-            actor=actor,
-            message=message,
-            expected_head=expected_commit(expected_head),
-            on_conflict=on_conflict,
-            errors_to=errors_to,
-            settings=settings,
-        )
-        return await self._backend.execute(request, Attachments(progress=progress))
+        with open_row_files() as files:
+            given = await computed(lambda: row_sources(sources, files))
+            request = LoadRequest(
+                sources=given,
+                mode=mode,
+                patch=patch,
+                truncate=truncate,
+                on_delete=on_delete,
+                batch=batch,
+                branch=self._branch,
+                actor=actor,
+                message=message,
+                expected_head=expected_commit(expected_head),
+                on_conflict=on_conflict,
+                errors_to=errors_to,
+                settings=settings,
+            )
+            return await self._backend.execute(request, Attachments(progress=progress))
 
     async def transaction(
         self,

@@ -21,12 +21,13 @@ from contextlib import contextmanager
 from typing import IO, Any, AnyStr, Generic, Protocol, TextIO
 
 from omnigraph.errors import (
+    BadRowsError,
     BadValue,
     Details,
+    MappingError,
     MergeConflictsError,
     MissingThing,
     OmnigraphError,
-    Violation,
     Violations,
 )
 from omnigraph.errors.history import FailedCheck, FailedChecks
@@ -248,28 +249,23 @@ def _conflict_lines(error: MergeConflictsError) -> list[str]:
 def _violation_lines(error: OmnigraphError) -> list[str]:
     """The rows that an error is about, by their place in a file or by their id, unless its message has said it all."""
     found = error.details
+    if isinstance(error, BadRowsError | MappingError):
+        # Its text has them.
+        return []
     if isinstance(found, FailedChecks):
         return [f"  {item.name}: {told}" for item in found.items for told in _findings(item)]
     if not isinstance(found, Violations) or not found.items:
         return []
-    place = found.items[0].source
-    if found.total == 1 and (place is None or error.message.startswith(f"{place}:")):
+    first = found.items[0]
+    if found.total == 1 and (first.source is None or error.message.startswith(f"{first.place()}:")):
         return []
-    lines = [f"  {_offender(item)}: {item.message}" for item in found.items]
-    rest = found.total - len(lines)
-    return [*lines, f"  and {rest} more"] if rest else lines
+    return [f"  {line}" for line in found.lines()]
 
 
 def _findings(check: FailedCheck) -> list[str]:
     rows = [json.dumps(row, ensure_ascii=False) for row in check.rows]
     more = ["and more"] if check.has_more else []
     return [*rows, *more, *([] if check.problem is None else [check.problem])]
-
-
-def _offender(item: Violation) -> str:
-    if item.source is not None:
-        return f"{item.source}:{item.line}"
-    return item.type_name if item.entity_id is None else f"{item.type_name} '{item.entity_id}'"
 
 
 def write_line(line: str, stream: TextIO) -> None:

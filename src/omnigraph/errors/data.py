@@ -29,13 +29,77 @@ class Violation(Details):
     source: str | None = None
     line: int | None = None
 
+    def place(self) -> str:
+        """Where the row is: its line of a file, its index among rows of memory, or its type and id.
+
+        >>> Violation(rule="type", type_name="Person", message="", source="people.csv", line=17).place()
+        'people.csv:17'
+        >>> Violation(rule="type", type_name="Person", message="", source="Person[]", line=17).place()
+        'Person[17]'
+        """
+        if self.source is not None:
+            return place_of(self.source, self.line)
+        return self.type_name if self.entity_id is None else f"{self.type_name} '{self.entity_id}'"
+
+
+IN_MEMORY = "[]"
+"""How the names of sources end whose rows were given by a program and have an index instead of a line."""
+
+
+def place_of(source: str, line: int | None) -> str:
+    """Return what messages call a line of a source; without one, the source itself."""
+    if source.endswith(IN_MEMORY):
+        name = source.removesuffix(IN_MEMORY)
+        return name if line is None else f"{name}[{line}]"
+    return source if line is None else f"{source}:{line}"
+
+
+@record
+class ViolationGroup(Details):
+    """Violations of one rule in one column: how many, the first one as a sample, and where the first few are."""
+
+    sample: Violation
+    count: int
+    places: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Return the group for people.
+
+        >>> sample = Violation(rule="type", type_name="P", message="no number", value="x", source="a.csv", line=2)
+        >>> ViolationGroup(sample=sample, count=7, places=("a.csv:2", "a.csv:5")).describe()
+        'a.csv:2: no number: x (7 rows: a.csv:2, a.csv:5, …)'
+        """
+        sample = self.sample
+        value, message = sample.value, sample.message
+        # Texts stand between double quotes in a value, and mostly between single ones in a message.
+        is_told = value is None or value in message or value.replace('"', "'") in message
+        told = f"{sample.place()}: {message}" + ("" if is_told else f": {value}")
+        if self.count == 1:
+            return told
+        more = ", …" if self.count > len(self.places) else ""
+        return f"{told} ({self.count} rows: {', '.join(self.places)}{more})"
+
 
 @record
 class Violations(Details):
-    """The first violations of a change, in a stable order, and the total count."""
+    """The first violations of a change, in a stable order, and the total count.
+
+    ``groups`` has every violation of a load's input that could not be read, those beyond ``items`` too.
+    """
 
     items: tuple[Violation, ...]
     total: int
+    groups: tuple[ViolationGroup, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return the violations for people: those of a rule and a column together, if that is known of them."""
+        if self.groups:
+            rest = self.total - sum(group.count for group in self.groups)
+            lines = [group.describe() for group in self.groups]
+        else:
+            rest = self.total - len(self.items)
+            lines = [f"{item.place()}: {item.message}" for item in self.items]
+        return [*lines, f"and {rest} more"] if rest else lines
 
 
 class ConstraintViolationError(OmnigraphError):
@@ -48,6 +112,25 @@ class BadRowsError(OmnigraphError):
     """Input rows cannot be read or do not fit their type; nothing was written."""
 
     row = ErrorRow(code="load.bad_rows", kind=Kind.INVALID, details=Violations)
+
+    def __str__(self) -> str:
+        return _with_lines(self)
+
+
+class MappingError(OmnigraphError):
+    """A mapping file says something of the files of its folder that makes no sense; nothing was read."""
+
+    row = ErrorRow(code="load.mapping", kind=Kind.INVALID, details=Violations)
+
+    def __str__(self) -> str:
+        return _with_lines(self)
+
+
+def _with_lines(error: OmnigraphError) -> str:
+    found = error.details
+    if not isinstance(found, Violations) or found.total <= 1:
+        return error.message
+    return "\n".join([error.message, *(f"  {line}" for line in found.lines())])
 
 
 class ExternalBlobError(OmnigraphError):

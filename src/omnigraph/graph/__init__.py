@@ -4,7 +4,9 @@ from omnigraph.client import ClientSettings as ClientSettings
 from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
 from omnigraph.engine.export import ExportSettings as ExportSettings
 from omnigraph.engine.infer import SchemaProposal as SchemaProposal
+from omnigraph.engine.load import Dialect as Dialect
 from omnigraph.engine.load import LoadSettings as LoadSettings
+from omnigraph.engine.load import Source as Source
 from omnigraph.engine.maintenance.auto import MaintenanceSettings as MaintenanceSettings
 from omnigraph.engine.query.options import QueryOptions as QueryOptions
 from omnigraph.engine.results import Result as Result

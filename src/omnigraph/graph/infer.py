@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from omnigraph.engine.infer import DEFAULT_ROWS, SchemaProposal, propose_schema, sample_files, table_of_rows
+from omnigraph.engine.load import Source
 from omnigraph.graph.sources import SourceArgument, load_sources
 from omnigraph.values.checks import check_whole
 
@@ -17,7 +20,7 @@ def infer_schema(
 
     Args:
         sources: a file, folder or glob of JSONL, CSV or Parquet, or several of them; or a mapping from names of types
-            to DataFrames, Arrow tables or lists of dictionaries.
+            to files, DataFrames, Arrow tables or lists of dictionaries.
         rows: how many rows of each are looked at.
 
     Raises:
@@ -30,7 +33,13 @@ def infer_schema(
     """
     check_whole("rows", rows, least=1)
     if isinstance(sources, Mapping):
-        tables = [table_of_rows(str(name), data, rows=rows) for name, data in sources.items()]
+        tables = []
+        for name, data in sources.items():
+            if isinstance(data, str | Path | Source):
+                file = data if isinstance(data, Source) else Source(path=str(data))
+                tables += sample_files([replace(file, type_name=str(name))], rows=rows)
+            else:
+                tables.append(table_of_rows(str(name), data, rows=rows))
     else:
         tables = sample_files(load_sources(sources), rows=rows)
     return propose_schema(tables)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+from omnigraph.engine.load.memory import RowFiles
 from omnigraph.engine.load.sources import Source, reading
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 from omnigraph.operations.request import NOTHING, Attachments
 from omnigraph.records import record
-from omnigraph.values import check_instance
+from omnigraph.values import check_instance, check_text
 from omnigraph.values.temporal import format_datetime
 
 SourceArgument = str | Path | Source
+# What a load takes: files, one or several; or by type a file, a DataFrame, an Arrow table or reader, or dictionaries.
+LoadArgument = SourceArgument | Sequence[SourceArgument] | Mapping[str, Any]
 
 
 @record
@@ -59,6 +63,27 @@ def load_sources(argument: SourceArgument | Sequence[SourceArgument]) -> list[So
     return [item if isinstance(item, Source) else _path_text(item) for item in argument]
 
 
+def row_sources(argument: LoadArgument, files: RowFiles) -> list[Source | str]:
+    """Return the sources of a load; rows that are in memory are laid down in ``files``.
+
+    Raises:
+        UsageError: something among them is no source, or cannot be read as rows.
+        FileAccessError: there is no space for temporary files.
+    """
+    if not isinstance(argument, Mapping):
+        return load_sources(argument)
+    found: list[Source | str] = []
+    for name, rows in argument.items():
+        check_text("type", name)
+        if isinstance(rows, Source):
+            found.append(replace(rows, type_name=name))
+        elif isinstance(rows, str | Path):
+            found.append(Source(path=str(rows), type_name=name))
+        else:
+            found.append(files.add(name, rows))
+    return found
+
+
 def moment_text(argument: str | datetime | None) -> str | None:
     """Return a moment as text; one without a time zone is in UTC."""
     if not isinstance(argument, datetime):
@@ -77,7 +102,8 @@ def _path_text(argument: object) -> str:
         return str(argument)
     found = type(argument).__name__
     details = BadValue(what="source", value=found, expected="a path or a Source")
-    raise UsageError(f"cannot load from a value of type {found}", details=details)
+    hint = "give rows by type, as in {'Person': rows}"
+    raise UsageError(f"cannot load from a value of type {found}", details=details, hint=hint)
 
 
 def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:

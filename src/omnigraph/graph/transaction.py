@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from omnigraph.engine.load.memory import open_row_files
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.errors import (
@@ -18,8 +19,8 @@ from omnigraph.errors import (
     ServerUnreachableError,
     TransactionEndedError,
 )
-from omnigraph.graph.sources import SourceArgument, attachments_of, data_of, load_sources, query_text
-from omnigraph.graph.waiting import Lock
+from omnigraph.graph.sources import LoadArgument, attachments_of, data_of, query_text, row_sources
+from omnigraph.graph.waiting import Lock, computed
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.operations.transactions import (
@@ -194,7 +195,7 @@ class Transaction(Printable):
 
     def load(
         self,
-        sources: SourceArgument | Sequence[SourceArgument],
+        sources: LoadArgument,
         mode: LoadMode = "append",
         *,
         patch: bool = False,
@@ -204,7 +205,7 @@ class Transaction(Printable):
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
     ) -> LoadResult:
-        """Read every row of files and put them on the private state.
+        """Read every row of files, or of what a program holds, and put them on the private state.
 
         Takes what :meth:`BranchVerbs.load` does. Bad rows and ids that exist are reported here, broken rules of the
         schema when the transaction is committed.
@@ -216,16 +217,18 @@ class Transaction(Printable):
             TypeMissingError: the schema has no type for a source.
             TransactionEndedError: the transaction has ended.
         """
-        request = LoadRequest(
-            sources=load_sources(sources),
-            mode=mode,
-            patch=patch,
-            truncate=truncate,
-            on_delete=on_delete,
-            errors_to=errors_to,
-            settings=settings,
-        )
-        return cast("LoadResult", self._write(request, Attachments(progress=progress)))
+        with open_row_files() as files:
+            given = computed(lambda: row_sources(sources, files))
+            request = LoadRequest(
+                sources=given,
+                mode=mode,
+                patch=patch,
+                truncate=truncate,
+                on_delete=on_delete,
+                errors_to=errors_to,
+                settings=settings,
+            )
+            return cast("LoadResult", self._write(request, Attachments(progress=progress)))
 
     def commit(self) -> Commit | None:
         """Publish everything as one commit and return it; None when there was nothing to change. It ends either way.

@@ -32,6 +32,7 @@ _NESTED = {
     "QueryOptions": "omnigraph.engine.query.options",
     "LoadSettings": "omnigraph.engine.load.options",
     "Source": "omnigraph.engine.load.sources",
+    "Dialect": "omnigraph.engine.load.dialect",
     "ExportSettings": "omnigraph.engine.export.options",
     "CompactionPolicy": "omnigraph.store.staging.compaction",
     "PageLimits": "omnigraph.history.feed.tokens",

@@ -81,7 +81,7 @@ class LoadRequest(Request["LoadResult"]):
     """Read every row of the sources and publish all of them as one commit, or nothing.
 
     Args:
-        sources: files, folders, globs or ``s3://`` addresses of JSONL, CSV or Parquet.
+        sources: files, folders, globs or ``s3://`` addresses of JSONL, CSV, Parquet or Arrow.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first,
             ``apply`` takes the rows of a change log.
         patch: with ``merge``, change only the properties that are given.

@@ -133,7 +133,7 @@ def _message(error: OmnigraphError) -> str:
         case _:
             if isinstance(details, errors.Violations) and details.items and details.items[0].line is not None:
                 first = details.items[0]
-                return f"line {first.line}: {error.message.removeprefix(f'{first.source}:{first.line}: ')}"
+                return f"line {first.line}: {error.message.removeprefix(f'{first.place()}: ')}"
             # Lines of source belong to the diagnostic.
             return error.message if isinstance(details, errors.Diagnostic) else str(error)
 

@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 import pytest
 
 import omnigraph
-from omnigraph.engine.load import LoadSettings, Source
+from omnigraph.engine.load import Dialect, LoadSettings, Source
 from omnigraph.errors import UsageError
 from omnigraph.operations import all_operations, request_from_json, request_to_json
 from omnigraph.operations.local.backend import find_handler
@@ -37,7 +37,11 @@ def test_an_operation_has_a_handler_and_survives_its_json_form(name):
 
 def test_options_and_sources_survive_the_json_form():
     request = LoadRequest(
-        sources=[Source(path="a.csv", type_name="Person", columns={"name": "n"}), "b.jsonl"],
+        sources=[
+            Source(path="a.csv", type_name="Person", columns={"name": "n"}),
+            Source(path="raw", mapping="m.yaml", dialect=Dialect(delimiter=";", header=["a", "b"], null=["NULL"])),
+            "b.jsonl",
+        ],
         settings=LoadSettings(threads=1),
     )
     assert request_from_json(json.loads(json.dumps(request_to_json(request)))) == request

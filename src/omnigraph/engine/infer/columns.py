@@ -28,6 +28,8 @@ _INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*", re.A
 _ENUM_VALUES, _ENUM_TIMES, _ENUM_LENGTH = 8, 10, 30
 # Numbers of a fixed length are a vector; shorter ones may as well be a list that happens to be even.
 _VECTOR_LENGTH = 8
+# Truth values as others write them; one letter alone may stand for anything.
+_TRUE, _FALSE = frozenset({"true", "yes", "y", "t"}), frozenset({"false", "no", "n", "f"})
 _I64 = (-(1 << 63), (1 << 63) - 1)
 _U64_MAX = (1 << 64) - 1
 
@@ -80,7 +82,8 @@ def _typed(column: SampledColumn, present: Sequence[Any]) -> Guess:
 
 def _of_texts(texts: Sequence[str], *, reads_numbers: bool) -> Guess:
     if reads_numbers:
-        if all(text in {"true", "false"} for text in texts):
+        words = {text.lower() for text in texts}
+        if words <= {"true", "false"} or (words <= _TRUE | _FALSE and words & _TRUE and words & _FALSE):
             return _scalar(Scalar.BOOL)
         if all(map(_INTEGER.fullmatch, texts)):
             return _integers([int(text) for text in texts])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import field
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.engine.load.csv import BrokenQuote, iter_records
+from omnigraph.engine.load.arrow import open_batches
+from omnigraph.engine.load.csv import iter_csv
+from omnigraph.engine.load.csv_records import BrokenQuote
+from omnigraph.engine.load.dialect import Dialect
+from omnigraph.engine.load.expand import expand_sources
 from omnigraph.engine.load.jsonl import iter_chunks
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import Source, expand_sources, open_source, reading
+from omnigraph.engine.load.sources import Source, open_source, reading
 from omnigraph.engine.rows.cells import RowProblem
 from omnigraph.engine.rows.decoder import read_object
 from omnigraph.errors import BadRowsError, BadValue, UsageError, Violations
@@ -23,6 +28,7 @@ DEFAULT_ROWS = 100_000
 _BATCH_ROWS = 10_000
 _PLAIN = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _CHUNK_BYTES = 4 << 20
+_COMMA_NUMBER = re.compile(r"-?[0-9]+,[0-9]+", re.ASCII)
 # Of cells without a type the text decides; JSON says what a value is; Arrow what a column is.
 Written = Literal["text", "json", "arrow"]
 
@@ -73,6 +79,8 @@ def sample_files(sources: Sequence[Source | str], *, rows: int = DEFAULT_ROWS) -
                 found.append(_parquet(source, rows))
             case "csv":
                 found.append(_csv(source, rows))
+            case "arrow":
+                found.append(_arrow(source, rows))
             case "jsonl":
                 found += _jsonl(source, rows)
     return found
@@ -127,6 +135,22 @@ def _parquet(source: Source, rows: int) -> SampledTable:
     )
 
 
+def _arrow(source: Source, rows: int) -> SampledTable:
+    with ExitStack() as held:
+        schema, coming = open_batches(source, held)
+        batches: list[pa.RecordBatch] = []
+        while sum(one.num_rows for one in batches) <= rows and (batch := next(coming, None)) is not None:
+            batches.append(batch)
+    table = pa.Table.from_batches(batches, schema)
+    return SampledTable(
+        name=_name(source),
+        origin=source.name,
+        columns=_arrow_columns(table.slice(0, rows)),
+        rows=min(table.num_rows, rows),
+        is_whole=table.num_rows <= rows,
+    )
+
+
 def _arrow_columns(table: pa.Table) -> tuple[SampledColumn, ...]:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -141,25 +165,26 @@ def _arrow_columns(table: pa.Table) -> tuple[SampledColumn, ...]:
 
 
 def _csv(source: Source, rows: int) -> SampledTable:
-    header: list[str] = []
-    columns: list[list[str | None]] = []
+    dialect = source.dialect
+    header: list[str] = list(dialect.header or ())
+    columns: list[list[str | None]] = [[] for _ in header]
     is_whole = True
     with open_source(source) as stream:
-        for block in iter_records(stream, source.name, max_record_bytes=LoadSettings().max_line_bytes):
+        for block in iter_csv(stream, source, max_record_bytes=LoadSettings().max_line_bytes):
             if isinstance(block, BrokenQuote):
                 raise _refused(source, RowProblem(line=block.line, rule="csv", message=block.message))
             cells, start = _decoded(source, block.cells.to_pylist(), block.lines), 0
             for width, line in zip(block.widths.tolist(), block.lines.tolist(), strict=True):
                 record_cells, start = cells[start : start + width], start + width
                 if not header:
-                    header = [cell or "" for cell in record_cells]
+                    header = dialect.names([cell or "" for cell in record_cells])
                     columns = [[] for _ in header]
                 elif width != len(header):
                     message = f"the record has {width} cells, the header has {len(header)}"
                     raise _refused(source, RowProblem(line=line, rule="csv", message=message))
                 elif len(columns[0]) < rows:
                     for column, cell in zip(columns, record_cells, strict=True):
-                        column.append(cell)
+                        column.append(_meant(dialect, cell))
                 else:
                     is_whole = False
             if not is_whole:
@@ -174,6 +199,13 @@ def _csv(source: Source, rows: int) -> SampledTable:
         rows=len(columns[0]) if columns else 0,
         is_whole=is_whole,
     )
+
+
+def _meant(dialect: Dialect, cell: str | None) -> str | None:
+    text: str | None = dialect.clean_value(cell)
+    # A number as the guesses know it; another text with a comma is no number.
+    is_number = text is not None and dialect.decimal == "," and _COMMA_NUMBER.fullmatch(text) is not None
+    return text.replace(",", ".") if is_number and text is not None else text
 
 
 def _decoded(source: Source, cells: Iterable[bytes | None], lines: Any) -> list[str | None]:
@@ -191,7 +223,8 @@ def _jsonl(source: Source, rows: int) -> list[SampledTable]:
         if number > rows:
             is_whole = False
             break
-        kind, name, data = _unwrapped(source, row)
+        kind, name, data = _unwrapped(source, row) if not source.is_table else ("", _name(source), row)
+        data = {key: source.dialect.clean_value(value) for key, value in data.items()}
         found.setdefault((kind, name), []).append(data)
     kinds: dict[str, Literal["node", "edge"] | None] = {"node": "node", "edge": "edge", "": None}
     return [

@@ -172,7 +172,7 @@ def build_patch(spool: Spool, sources: Sequence[Source], rows_of: RowsOf, proble
         patches = spool.table(key)
         stored = rows_of(key, patches.column("id"), ["id", *columns_left_out(owner, patches)])
         patched = complete(owner, patches, stored)
-        problems.add(problem.violation(sources[number].name) for number, problem in patched.problems)
+        problems.add(one for number, problem in patched.problems for one in problem.violations(sources[number].name))
         if not patched.problems:
             types[key] = _type_change(owner, patched.rows, "merge", has_fresh_ids=key in spool.fresh)
     graph = GraphChange(types=types, sources=tuple(source.name for source in sources))

@@ -93,7 +93,7 @@ def settle_vectors(accepted: Catalog, chunk: DecodedChunk) -> DecodedChunk:
         types[key] = part if node is None else replace(part, owner=node)
         if node is not None:
             problems += _hopeless(node, part)
-    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line)))
+    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line or 0)))
 
 
 def vectors_missing(part: TypeRows) -> str | None:

@@ -15,11 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.engine.load.arrow import read_arrow
 from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import MissingVectors
-from omnigraph.engine.load.jsonl import ReadChunk, read_jsonl
+from omnigraph.engine.load.groups import ProblemGroups
+from omnigraph.engine.load.jsonl import LineDecoder, ReadChunk, read_jsonl
 from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
 from omnigraph.engine.load.parquet import read_parquet
+from omnigraph.engine.load.plain import PlainDecoder
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.load.tables import owner_of
@@ -31,6 +34,7 @@ from omnigraph.errors import (
     ExternalBlobError,
     FileAccessError,
     Violation,
+    ViolationGroup,
     Violations,
     details_to_json,
 )
@@ -55,6 +59,7 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         self._path = None if errors_to is None else Path(errors_to)
         self._file: BinaryIO | None = None
         self._items: list[Violation] = []
+        self._groups = ProblemGroups()
         self.total = 0
         self.is_cut = False
 
@@ -85,12 +90,15 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         """
         for violation in violations:
             self.total += 1
+            self._groups.add(violation)
             if len(self._items) < self._limit:
                 self._items.append(violation)
             if self._path is not None:
                 self._write(self._path, violation)
 
-    def add_counted(self, count: int, violations: Callable[[], Iterable[Violation]]) -> None:
+    def add_counted(
+        self, count: int, groups: Sequence[ViolationGroup], violations: Callable[[], Iterable[Violation]]
+    ) -> None:
         """Take over ``count`` problems; they are only looked at when one of them is kept or written.
 
         Raises:
@@ -99,6 +107,7 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         if self._path is not None or len(self._items) < self._limit:
             self.add(violations())
         else:
+            self._groups.add_groups(groups)
             self.total += count
 
     def fail(self) -> None:
@@ -113,13 +122,13 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         first = self._items[0]
         if first.rule == EXTERNAL_BLOB_RULE:
             value = BadValue(what="blob", value=first.value or "", expected=f"{INLINE_BLOB}…")
-            raise ExternalBlobError(f"{first.source}:{first.line}: {first.message}", details=value)
+            raise ExternalBlobError(f"{first.place()}: {first.message}", details=value)
         more = (
             "" if self.total == 1 else f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
         )
         raise BadRowsError(
-            f"{first.source}:{first.line}: {first.message}{more}",
-            details=Violations(items=tuple(self._items), total=self.total),
+            f"{first.place()}: {first.message}{more}",
+            details=Violations(items=tuple(self._items), total=self.total, groups=self._groups.finish()),
             hint=_TRUNCATE if any(item.rule == PRECISION for item in self._items) else None,
         )
 
@@ -221,7 +230,7 @@ class Intake:
                         problems.is_cut = True
                         return
             done += sizes[number] or 0
-            owner = owner_of(source, self.catalog) if self.keeps_empty and source.kind != "jsonl" else None
+            owner = owner_of(source, self.catalog) if self.keeps_empty and source.is_table else None
             if owner is not None and not problems.total and owner.table_key not in spool.owners:
                 none = rows_of(owner, [], is_patch=self.is_patch)
                 spool.add(owner, self._spooled(none, number), has_fresh_ids=True)
@@ -229,7 +238,7 @@ class Intake:
     def _take(self, chunk: ReadChunk, number: int, name: str, spool: Spool, problems: ProblemList) -> int:
         """Take over what was read of a source, and return how many rows that is."""
         decoded = chunk.decoded if self.vectors is None else self.vectors.settle(chunk.decoded)
-        problems.add(problem.violation(name) for problem in decoded.problems)
+        problems.add(one for problem in decoded.problems for one in problem.violations(name))
         rows = 0
         for part in decoded.types.values():
             rows += part.rows.num_rows
@@ -243,13 +252,20 @@ class Intake:
     def _chunks(self, source: Source, decoder: ChunkDecoder) -> Generator[ReadChunk]:
         match source.kind:
             case "jsonl":
-                return read_jsonl(source, decoder, self.settings)
+                return read_jsonl(source, self._lines(source, decoder), self.settings)
             case "csv":
                 return read_csv(source, self.catalog, self.settings, is_patch=self.is_patch, truncate=self.truncate)
             case "parquet":
                 return read_parquet(source, self.catalog, self.settings, is_patch=self.is_patch, truncate=self.truncate)
+            case "arrow":
+                return read_arrow(source, self.catalog, self.settings, is_patch=self.is_patch, truncate=self.truncate)
             case _:
                 assert_never(source.kind)
+
+    def _lines(self, source: Source, decoder: ChunkDecoder) -> LineDecoder:
+        if not source.is_table:
+            return decoder
+        return PlainDecoder(source, self.catalog, is_patch=self.is_patch, truncate=self.truncate)
 
     def _spooled(self, part: TypeRows, source: int) -> pa.Table:
         ids = part.rows.column("id").combine_chunks()

@@ -11,7 +11,7 @@ import numpy as np
 
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import Source, open_source
-from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
+from omnigraph.engine.rows import DecodedChunk
 from omnigraph.errors import LimitExceeded, SourceTooLargeError
 from omnigraph.records import record
 from omnigraph.runtime import in_context
@@ -111,7 +111,14 @@ class ReadChunk:
     bytes_read: int
 
 
-def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) -> Generator[ReadChunk]:
+class LineDecoder(Protocol):
+    """Makes rows of whole lines. Threads may share it."""
+
+    def decode(self, data: bytes, first_line: int) -> DecodedChunk:
+        """Return what the lines of ``data`` hold; its last byte is a line break."""
+
+
+def read_jsonl(source: Source, decoder: LineDecoder, settings: LoadSettings) -> Generator[ReadChunk]:
     """Yield the rows of a JSONL source, a chunk at a time.
 
     Raises:
@@ -128,6 +135,7 @@ def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) ->
             source.name,
             chunk_bytes=settings.chunk_bytes,
             max_line_bytes=max(settings.max_line_bytes, source.longest_bytes),
+            first_line=source.first_row,
         )
         for chunk in chunks:
             waiting.append((pool.submit(in_context(decoder.decode), chunk.data, chunk.first_line), chunk.bytes_read))

@@ -19,6 +19,7 @@ from omnigraph.engine.load.apply import AppliedLog, LogState, apply_log
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
 from omnigraph.engine.load.change_log import edge_ends
 from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.engine.load.expand import expand_sources
 from omnigraph.engine.load.intake import Intake, ProblemList
 from omnigraph.engine.load.options import (
     ChangeCounts,
@@ -31,7 +32,7 @@ from omnigraph.engine.load.options import (
     check_load,
     check_on_delete,
 )
-from omnigraph.engine.load.sources import Source, expand_sources
+from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
@@ -359,7 +360,7 @@ class _Job:
             self.rows.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
         if first is None:
             return error
-        return KeyExistsError(f"{first.source}:{first.line}: {error.message}", details=error.details)
+        return KeyExistsError(f"{first.place()}: {error.message}", details=error.details)
 
 
 def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Scalar
 from omnigraph.engine.decimals import exact_cast
+from omnigraph.engine.load.dialect import USUAL, Dialect, is_text, plain_column
 from omnigraph.engine.load.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import STDIN, Source, reading, refuse_bomb
@@ -28,8 +29,9 @@ from omnigraph.engine.load.tables import (
     column_kind,
     mark_misfits,
     owner_of,
-    read_decimals,
+    takes_integers,
 )
+from omnigraph.engine.load.texts import read_decimals, read_words, usual_dates, value_of_date, value_of_word
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.rows.columnar import mask_of
@@ -58,21 +60,21 @@ def can_parse(kind: PropertyType, given: pa.DataType) -> bool:
 
 
 def _can_parse_scalar(scalar: Scalar, given: pa.DataType) -> bool:
-    is_text = _is_text(given)
+    has_texts = is_text(given)
     is_integer = bool(pa.types.is_integer(given))
     if scalar is Scalar.STRING:
-        return is_text
+        return has_texts
     if scalar is Scalar.BOOL:
-        return bool(pa.types.is_boolean(given))
+        return has_texts or is_integer or bool(pa.types.is_boolean(given))
     if scalar in INTEGERS:
         return is_integer
     if scalar in FLOATS:
         return is_integer or bool(pa.types.is_floating(given))
     if scalar is Scalar.DECIMAL:
-        return is_text or is_integer or bool(pa.types.is_decimal(given))
+        return has_texts or is_integer or bool(pa.types.is_decimal(given))
     if scalar in TEMPORAL:
-        return is_text or is_integer or bool(pa.types.is_date(given) or pa.types.is_timestamp(given))
-    return is_text or bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
+        return has_texts or is_integer or bool(pa.types.is_date(given) or pa.types.is_timestamp(given))
+    return has_texts or bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
 
 
 def parse_array(
@@ -82,14 +84,14 @@ def parse_array(
 
     Instants between two milliseconds do not fit, unless ``truncate`` says that they are cut.
     """
-    column = _plain(column)
+    column = plain_column(column)
     if not (kind.is_list or kind.is_vector):
         return _parse_scalars(kind, column, truncate=truncate)
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), json_type(kind, "text")), "text", None
     lists = _plain_lists(column)
     single = PropertyType(scalar=Scalar.F64) if kind.is_vector else kind.single
-    values, flavour, bad = _parse_scalars(single, _plain(lists.values), truncate=truncate)
+    values, flavour, bad = _parse_scalars(single, plain_column(lists.values), truncate=truncate)
     missing = lists.is_null() if lists.null_count else None
     parsed = pa.ListArray.from_arrays(lists.offsets, values, type=pa.list_(values.type), mask=missing)
     if bad is None:
@@ -99,10 +101,6 @@ def parse_array(
     return parsed, flavour, rows
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
 def _plain_lists(column: pa.Array) -> pa.Array:
     # Through plain lists, whose items are packed without those of null rows.
     plain = column.cast(pa.list_(column.type.value_type))
@@ -110,7 +108,7 @@ def _plain_lists(column: pa.Array) -> pa.Array:
 
 
 def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> tuple[pa.Array, Flavour, Mask | None]:
-    if kind.scalar in TEMPORAL and not _is_text(column.type):
+    if kind.scalar in TEMPORAL and not is_text(column.type):
         try:
             counts = _counts(kind, column)
             return counts, "count", None if truncate else _finer_rows(kind, column, counts)
@@ -119,8 +117,17 @@ def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> t
             return pa.nulls(len(column), pa.int64()), "count", mask_of(column.is_valid())
     if kind.is_decimal and not pa.types.is_null(column.type):
         return _parse_decimals(kind, column)
+    if kind.scalar is Scalar.BOOL and is_text(column.type):
+        values, bad = read_words(column.cast(pa.string()))
+        return values, "text", bad
+    if kind.scalar is Scalar.BOOL and pa.types.is_integer(column.type):
+        is_flag = pc.is_in(column, value_set=pa.array([0, 1], column.type), skip_nulls=True)
+        bad = mask_of(pc.and_not(column.is_valid(), is_flag))
+        return pc.if_else(column.is_valid(), pc.equal(column, 1), None), "text", bad if bad.any() else None
+    if kind.scalar in TEMPORAL:
+        return usual_dates(column.cast(pa.string())), "text", None
     wanted = json_type(kind, "text")
-    if kind.scalar is Scalar.BLOB and not _is_text(column.type):
+    if kind.scalar is Scalar.BLOB and not is_text(column.type):
         wanted = pa.large_binary()
     try:
         return column.cast(wanted), "text", None
@@ -131,7 +138,7 @@ def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> t
 
 def _parse_decimals(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
     given, stored = column.type, arrow_type(kind.single)
-    if _is_text(given):
+    if is_text(given):
         values, bad = read_decimals(kind, column.cast(pa.string()))
         return values, "text", bad
     is_usual = not pa.types.is_decimal(given) or (
@@ -155,7 +162,7 @@ def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
     if not cell.is_valid:
         return None
     if kind.is_list:
-        items = _plain(cell.values)
+        items = plain_column(cell.values)
         return [count_of(kind.single, items, at) for at in range(len(items))]
     given = column.type
     if pa.types.is_dictionary(given):
@@ -208,10 +215,6 @@ def _floor_divide(column: pa.Array, by: int) -> pa.Array:
     return pc.subtract(quotient, pc.cast(is_short, pa.int64()))
 
 
-def _is_text(given: pa.DataType) -> bool:
-    return bool(pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given))
-
-
 # What a row takes in memory at the least: a run of equal ones may be stored in a few bytes, however long it is.
 _LEAST_ROW_BYTES = 32
 
@@ -247,12 +250,14 @@ def read_parquet(
     with open_parquet(source) as file:
         with reading(source.name):
             schema = file.schema_arrow
-        binding = bind(source, owner, schema.names)
-        problems = [binding] if isinstance(binding, RowProblem) else misfits(binding, schema)
-        if isinstance(binding, RowProblem) or problems:
+        names = source.dialect.names(schema.names)
+        schema = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
+        binding = bind(source, owner, names)
+        problems = binding if isinstance(binding, tuple) else misfits(source, binding, schema)
+        if isinstance(binding, tuple) or problems:
             yield ReadChunk(decoded=DecodedChunk(types={}, problems=tuple(problems)), bytes_read=0)
             return
-        table = arrow_reader(catalog, binding, is_patch=is_patch, truncate=truncate)
+        table = arrow_reader(catalog, binding, is_patch=is_patch, truncate=truncate, dialect=source.dialect)
         size = source.size_bytes or 0
         row = 0 if only is None else only.rows_before
         last = row + _count_rows(file, only)
@@ -261,7 +266,7 @@ def read_parquet(
             for batch in batches:
                 numbers = np.arange(row + 1, row + 1 + batch.num_rows)
                 row += batch.num_rows
-                decoded = table.read(batch, numbers)
+                decoded = table.read(batch.rename_columns(names), numbers)
                 yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
         if row != last:
             with reading(source.name):
@@ -307,24 +312,34 @@ def _batches(source: Source, file: pq.ParquetFile, batch_rows: int, only: RowGro
         yield batch
 
 
-def misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
+def misfits(source: Source, binding: ColumnBinding, schema: pa.Schema) -> tuple[RowProblem, ...]:
     """Return a problem for every column whose Arrow type cannot become that of its property."""
     owner = binding.owner
     found = []
     for target, column in binding.columns.items():
         kind, given = column_kind(owner, target), schema.field(column).type
-        if not can_parse(kind, given):
+        plain = given.value_type if pa.types.is_dictionary(given) else given
+        is_id = takes_integers(owner, target) and pa.types.is_integer(plain)
+        # What pandas makes of whole numbers as soon as one of them is missing.
+        is_whole = source.is_in_memory and kind.scalar in INTEGERS and not kind.is_list and pa.types.is_floating(plain)
+        if not can_parse(kind, given) and not is_id and not is_whole:
             text = f"property '{target}' expects {kind}, got a column of {given}"
-            found.append(RowProblem(line=1, rule="type", message=text, type_name=owner.name, property=target))
-    return found + mark_misfits(binding, schema)
+            line = source.header_line
+            found.append(RowProblem(line=line, rule="type", message=text, type_name=owner.name, property=target))
+    return (*found, *mark_misfits(source, binding, schema))
 
 
 def arrow_reader(
-    catalog: Catalog, binding: ColumnBinding, *, is_patch: bool = False, truncate: bool = False
+    catalog: Catalog,
+    binding: ColumnBinding,
+    *,
+    is_patch: bool = False,
+    truncate: bool = False,
+    dialect: Dialect = USUAL,
 ) -> TableReader:
     """Return the reader of batches of Arrow columns."""
     parse = partial(parse_values, truncate=truncate)
-    return TableReader(catalog, binding, parse, is_patch=is_patch, truncate=truncate)
+    return TableReader(catalog, binding, parse, is_patch=is_patch, truncate=truncate, dialect=dialect)
 
 
 def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False) -> ParsedColumn:
@@ -338,6 +353,17 @@ def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False
         value = (column if bad is not None else values)[row].as_py()
         if kind.scalar is Scalar.BLOB and isinstance(value, bytes):
             return INLINE_BLOB + base64.b64encode(value).decode()
-        return value
+        return value if kind.is_list or kind.is_vector else plain_value(kind, value)
 
     return ParsedColumn(values=values, flavour=flavour, bad=bad, value_at=value_at)
+
+
+def plain_value(kind: PropertyType, value: Any) -> Any:
+    """Return the JSON value that a value of a table stands for; the value itself when it stands for none."""
+    if kind.scalar is Scalar.BOOL and isinstance(value, str):
+        return value_of_word(value)
+    if kind.scalar is Scalar.BOOL and type(value) is int and value in {0, 1}:
+        return bool(value)
+    if kind.scalar in INTEGERS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value_of_date(kind, value) if kind.scalar in TEMPORAL and isinstance(value, str) else value

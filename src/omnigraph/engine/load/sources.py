@@ -1,44 +1,36 @@
-"""Where rows come from: files, folders, globs, objects of a bucket and standard input, plain or compressed."""
+"""Where rows come from: one file, object of a bucket or standard input, plain or compressed, and how it is written."""
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from omnigraph.engine.export.manifest import check_files, read_manifest
-from omnigraph.errors import (
-    BadValue,
-    FileAccessError,
-    FileMissingError,
-    LimitExceeded,
-    MissingThing,
-    SourceTooLargeError,
-    UsageError,
-)
+from omnigraph.engine.load.dialect import USUAL, Dialect
+from omnigraph.errors import IN_MEMORY, BadValue, FileAccessError, LimitExceeded, SourceTooLargeError, UsageError
 from omnigraph.records import record
-from omnigraph.store.files import FileFolder, input_size, is_remote, list_objects, open_input
-from omnigraph.store.location import Storage
+from omnigraph.store.files import input_size, open_input
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
-SourceFormat = Literal["jsonl", "csv", "parquet"]
+SourceFormat = Literal["jsonl", "csv", "parquet", "arrow"]
 
 _FORMATS: Mapping[str, SourceFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
 }
 _COMPRESSED = {".gz", ".zst", ".zstd"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -56,9 +48,12 @@ class Source:
     Args:
         path: a file, an ``s3://`` address, or ``-`` for standard input.
         format: how it is written; the file's extension tells when it is not given.
-        type_name: the type of all its rows, for CSV and Parquet; the file's name tells when it is not given. A name
-            that a node type and an edge type share is written ``node:Name`` or ``edge:Name``.
+        type_name: the type of all its rows; for CSV, Parquet and Arrow the file's name tells when it is not given. The
+            lines of JSONL are then plain objects, whose members are the columns. A name that a node type and an edge
+            type share is written ``node:Name`` or ``edge:Name``.
         columns: the file's column for a property (or ``id``, ``from``, ``to``) where the two names differ.
+        dialect: how its table is written, where that is not the usual way.
+        mapping: a YAML file that says all this of the files of a folder; that of the folder itself when None.
         options: how a bucket is reached; they may hold credentials, so they are never shown.
         is_exported: an export wrote it, so that its columns are named exactly as those of the table.
         longest_bytes: its longest record, if somebody measured it; readers make room for it.
@@ -70,6 +65,8 @@ class Source:
     format: SourceFormat | None = None
     type_name: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    dialect: Dialect = USUAL
+    mapping: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     is_exported: bool = False
     longest_bytes: int = 0
@@ -100,10 +97,33 @@ class Source:
         return found
 
     @property
-    def is_jsonl(self) -> bool:
-        """Whether it is known to be JSONL before it is looked at; folders and globs are not."""
-        found = _FORMATS.get(_plain_path(self.path).suffix.lower()) if self.format is None else self.format
-        return found == "jsonl"
+    def is_table(self) -> bool:
+        """Whether all of its rows are of one type and have columns; lines of the load format name their own.
+
+        Raises:
+            UsageError: the extension does not tell.
+        """
+        return self.kind != "jsonl" or (self.type_name is not None and not self.is_exported)
+
+    @property
+    def delimiter(self) -> str:
+        """What stands between the cells of its text unless its dialect says otherwise."""
+        return "\t" if self.path != STDIN and _plain_path(self.path).suffix.lower() == ".tsv" else ","
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its rows were handed over by a program."""
+        return self.name.endswith(IN_MEMORY)
+
+    @property
+    def first_row(self) -> int:
+        """The number of its first row or line: files count from 1, rows of a program as programs do."""
+        return 0 if self.is_in_memory else 1
+
+    @property
+    def header_line(self) -> int | None:
+        """Where messages look for the names of its columns."""
+        return None if self.is_in_memory else 1
 
     @property
     def is_packed(self) -> bool:
@@ -133,105 +153,6 @@ class Source:
         """
         with reading(self.name):
             return sys.stdin.buffer if self.path == STDIN else open_input(self.path, self.options)
-
-
-def expand_sources(
-    sources: Sequence[Source | str],
-    options: Mapping[str, str] = MappingProxyType({}),
-    *,
-    check_sums: bool = False,
-) -> tuple[Source, ...]:
-    """Return one source per file: globs and folders become the files they hold, in the order of their names.
-
-    Of a folder only files whose extension tells their format count; one that an export wrote becomes the files that
-    its manifest lists. ``options`` say how buckets are reached, ``check_sums`` that exported files are read once
-    before, to compare their checksums.
-
-    Raises:
-        FileMissingError: there is no such file, or a glob matches none.
-        ExportManifestError, ExportDamagedError: an exported folder is not complete, or not as it was written.
-        UsageError: standard input is named twice, or JSONL is given columns.
-    """
-    expanded: list[Source] = []
-    for item in sources:
-        source = Source(path=item) if isinstance(item, str) else item
-        if is_remote(source.path):
-            source = replace(source, options=dict(options))
-        exported = _exported(source, check_sums=check_sums)
-        if exported is not None:
-            expanded.extend(exported)
-            continue
-        matches = [source.path] if source.path == STDIN else _matches(source)
-        if not matches:
-            what = "no file matches" if glob.has_magic(source.path) else "no such file"
-            details = MissingThing(what="file", name=source.path)
-            raise FileMissingError(f"{what} '{source.path}'", details=details)
-        expanded.extend(replace(source, path=path) for path in matches)
-    for source in expanded:
-        if source.columns and (source.path == STDIN or source.is_jsonl):
-            raise UsageError(
-                f"'{source.name}' is JSONL, and only CSV and Parquet files have columns",
-                details=BadValue(what="columns", value=source.name, expected="a CSV or Parquet file"),
-                hint="leave the columns out: JSONL names the properties",
-            )
-    if sum(source.path == STDIN for source in expanded) > 1:
-        details_twice = BadValue(what="path", value=STDIN, expected="- at most once")
-        raise UsageError("standard input can be read only once", details=details_twice)
-    return tuple(expanded)
-
-
-def can_read_again(sources: Sequence[Source | str]) -> bool:
-    """Whether reading the sources twice gives their rows twice: a pipe is empty the second time."""
-    return all(_is_stored(item if isinstance(item, str) else item.path) for item in sources)
-
-
-def _is_stored(path: str) -> bool:
-    if path == STDIN or is_remote(path):
-        return path != STDIN
-    return all(map(os.path.isfile, _matches(Source(path=path))))
-
-
-def _exported(source: Source, *, check_sums: bool) -> list[Source] | None:
-    """Return the files of a folder that an export wrote, nodes before edges; None when it is none."""
-    path = source.path
-    if path == STDIN or source.format is not None or source.type_name is not None or glob.has_magic(path):
-        return None
-    if _tells_format(path) if is_remote(path) else not os.path.isdir(path):  # noqa: PTH112 - false, not an error, for a path that no disk takes
-        return None
-    folder = FileFolder(storage=Storage.open(path, source.options))
-    manifest = read_manifest(folder)
-    if manifest is None:
-        return None
-    check_files(folder, manifest, checksums=check_sums)
-    return [
-        replace(
-            source,
-            path=f"{path.rstrip('/')}/{file.path}",
-            format=manifest.format,
-            type_name=owner.table_key,
-            is_exported=True,
-            longest_bytes=file.longest_bytes,
-        )
-        for owner, file in manifest.iter_files()
-    ]
-
-
-def _matches(source: Source) -> list[str]:
-    path = source.path
-    if is_remote(path):
-        with reading(source.name):
-            found = list(list_objects(path, source.options))
-        return found if glob.has_magic(path) or found == [path] else [name for name in found if _tells_format(name)]
-    if source.format is None and os.path.isdir(path):  # noqa: PTH112 - see above
-        return sorted(str(file) for file in Path(path).iterdir() if file.is_file() and _tells_format(str(file)))
-    if os.path.exists(path):  # noqa: PTH110 - see above
-        return [path]
-    return sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207 - the pattern may be absolute
-
-
-def _tells_format(path: str) -> bool:
-    plain = _plain_path(path)
-    return plain.suffix.lower() in _FORMATS and not plain.name.startswith((".", "_"))
 
 
 class ByteStream:
@@ -355,6 +276,12 @@ def reading(name: str) -> Iterator[None]:
         raise FileAccessError(
             f"file '{name}' is not readable: {reason[:1].lower()}{reason[1:]}", details=details
         ) from error
+
+
+def tells_format(path: str) -> bool:
+    """Whether the name of a file of a folder says that it holds rows, and how."""
+    plain = _plain_path(path)
+    return plain.suffix.lower() in _FORMATS and not plain.name.startswith((".", "_"))
 
 
 def _plain_path(path: str) -> Path:

@@ -8,19 +8,16 @@ of its type unreadable, so nothing goes on before it has been looked at in full.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.engine.load.dialect import USUAL, Dialect, plain_column
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, kind_of, show
@@ -35,14 +32,14 @@ from omnigraph.engine.rows.changes import (
     mark_columns,
     read_marking,
 )
-from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, complete_upserts, mask_of
-from omnigraph.engine.rows.columns import Flavour, Mask, json_type
+from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, complete_upserts
+from omnigraph.engine.rows.columns import Flavour, Mask
 from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
 from omnigraph.records import record
-from omnigraph.values.decimals import MAX_PRECISION, WrittenFloat
 
 _ENDPOINT_SPELLINGS = {"src": ("from", "src"), "dst": ("to", "dst")}
-_HEADER_LINE = 1
+# Nobody reads near names of more unknown columns, and looking for them takes its time.
+_ADVISED = 20
 
 
 @record
@@ -84,66 +81,101 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
     return owner
 
 
-def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> ColumnBinding | RowProblem:
-    """Match the columns of a file with those of the type; every column must be one of them."""
-    known = _known_columns(owner, is_exported=source.is_exported)
-    if source.takes_changes:
-        known |= {name: name for name in (OP, SEQ)}
-    wanted: dict[str, str] = {}
-    for name, column in source.columns.items():
-        if name not in known:
-            return _problem(owner, f"unknown input field '{name}' for {owner.name}", name)
-        if column not in header:
-            return _problem(
-                owner, f"property '{name}' is mapped to column '{column}', which the file does not have", name
-            )
-        wanted[column] = known[name]
-    columns: dict[str, str] = {}
-    for column in header:
-        target = wanted.get(column) or known.get(column)
-        if target is None:
-            near = difflib.get_close_matches(column, list(known), n=1)
-            advice = f"; did you mean '{near[0]}'?" if near else ""
-            return _problem(owner, f"unknown input field '{column}' for {owner.name}{advice}", column)
-        if target in columns:
-            return _problem(owner, f"two columns map to '{target}': '{columns[target]}' and '{column}'", column)
-        columns[target] = column
+def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> ColumnBinding | tuple[RowProblem, ...]:
+    """Match the columns of a table with those of the type, or return everything that is wrong with them.
+
+    Every column must be one of the type's, unless the dialect says that others are ignored.
+    """
+    binder = _Binder(source, owner, header)
+    binder.take_mapped()
+    binder.take_named()
+    columns = binder.columns
     marks = {name: columns.pop(name) for name in (OP, SEQ) if name in columns} if source.takes_changes else None
     # Deletes by id do without ends; whether a row is one stands in the row.
     ends = ("src", "dst") if isinstance(owner, EdgeType) and not (marks and OP in marks) else ()
     for target in ends:
         if target not in columns:
-            return _problem(owner, f"edge {owner.name} requires field '{_ENDPOINT_SPELLINGS[target][0]}'", target)
-    return ColumnBinding(owner=owner, columns=columns, marks=marks)
+            binder.refuse(f"edge {owner.name} requires field '{_ENDPOINT_SPELLINGS[target][0]}'", target)
+    return tuple(binder.problems) or ColumnBinding(owner=owner, columns=columns, marks=marks)
 
 
-def mark_misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
-    """Return a problem for a column that is named like an operation or a sequence and can hold none."""
-    found = []
+def mark_misfits(source: Source, binding: ColumnBinding, schema: pa.Schema) -> Iterator[RowProblem]:
+    """Yield a problem for a column that is named like an operation or a sequence and can hold none."""
     for name, column in (binding.marks or {}).items():
         given = schema.field(column).type
         if not can_mark(name, given):
             expected = "text" if name == OP else "whole numbers, instants or text"
             text = f"column '{name}' must hold {expected}, got a column of {given}"
-            found.append(
-                RowProblem(line=_HEADER_LINE, rule="type", message=text, type_name=binding.owner.name, property=name)
-            )
-    return found
+            line = source.header_line
+            yield RowProblem(line=line, rule="type", message=text, type_name=binding.owner.name, property=name)
 
 
-def _known_columns(owner: NodeType | EdgeType, *, is_exported: bool) -> dict[str, str]:
+class _Binder:
+    """Finds the column of each table column, and keeps what is wrong."""
+
+    def __init__(self, source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> None:
+        self._source = source
+        self._owner = owner
+        self._header = header
+        self._known = known_columns(source, owner)
+        self.columns: dict[str, str] = {}
+        self.problems: list[RowProblem] = []
+
+    def take_mapped(self) -> None:
+        """Take the columns that the source maps, one of them for several properties perhaps."""
+        for name, column in self._source.columns.items():
+            if name not in self._known:
+                self._refuse_unknown(name)
+            elif column not in self._header:
+                near = difflib.get_close_matches(column, self._header, n=1)
+                advice = f"; did you mean '{near[0]}'?" if near else ""
+                text = f"property '{name}' is mapped to column '{column}', which the file does not have{advice}"
+                self.refuse(text, name)
+            else:
+                self._take(self._known[name], column)
+
+    def take_named(self) -> None:
+        """Take the columns that are called as table columns are, unless they are mapped."""
+        mapped = set(self._source.columns.values())
+        for column in self._header:
+            if column in mapped:
+                if self._header.count(column) > 1:
+                    self.refuse(f"two columns are called '{column}'", column)
+            elif column in self._known:
+                self._take(self._known[column], column)
+            elif not self._source.dialect.ignore_extra_columns:
+                self._refuse_unknown(column)
+
+    def refuse(self, message: str, column: str) -> None:
+        """Note what is wrong with a column."""
+        name, line = show(column)[1:-1], self._source.header_line
+        problem = RowProblem(line=line, rule="field", message=message, type_name=self._owner.name, property=name)
+        self.problems.append(problem)
+
+    def _take(self, target: str, column: str) -> None:
+        if target in self.columns:
+            self.refuse(f"two columns map to '{target}': '{self.columns[target]}' and '{column}'", column)
+        else:
+            self.columns[target] = column
+
+    def _refuse_unknown(self, name: str) -> None:
+        near = difflib.get_close_matches(name, list(self._known), n=1) if len(self.problems) < _ADVISED else ()
+        advice = f"; did you mean '{near[0]}'?" if near else ""
+        self.refuse(f"unknown input field '{show(name)[1:-1]}' for {self._owner.name}{advice}", name)
+
+
+def known_columns(source: Source, owner: NodeType | EdgeType) -> dict[str, str]:
+    """Return the table column for each name that a column may have; those of a change log have marks as well."""
     known = {"id": "id", **{prop.name: prop.name for prop in owner.properties}}
-    if isinstance(owner, EdgeType) and is_exported:
+    if source.takes_changes:
+        known |= {name: name for name in (OP, SEQ)}
+    if isinstance(owner, EdgeType) and source.is_exported:
         known |= {column: column for column in _ENDPOINT_SPELLINGS}
     elif isinstance(owner, EdgeType):
         for column, spellings in _ENDPOINT_SPELLINGS.items():
             # A property of the same name, which the schema language allows, gives way to the endpoint.
             known |= dict.fromkeys(spellings, column)
     return known
-
-
-def _problem(owner: NodeType | EdgeType, message: str, column: str) -> RowProblem:
-    return RowProblem(line=_HEADER_LINE, rule="field", message=message, type_name=owner.name, property=column)
 
 
 _BINARY = {
@@ -273,10 +305,18 @@ class TableReader:
     """Turns batches of bound columns into rows; what does not fit is named by the exact decoder."""
 
     def __init__(
-        self, catalog: Catalog, binding: ColumnBinding, parse: Parse, *, is_patch: bool, truncate: bool = False
+        self,
+        catalog: Catalog,
+        binding: ColumnBinding,
+        parse: Parse,
+        *,
+        is_patch: bool,
+        truncate: bool = False,
+        dialect: Dialect = USUAL,
     ) -> None:
         self._binding = binding
         self._owner = binding.owner
+        self._dialect = dialect
         self._targets = {column: target for target, column in binding.columns.items()}
         self._parse = parse
         self._takes_changes = binding.marks is not None
@@ -291,7 +331,7 @@ class TableReader:
         batch, numbers = sound.batch, sound.numbers
         count = batch.num_rows
         parsed = {
-            target: self._parse(column_kind(self._owner, target), batch.column(name))
+            target: self._parse(column_kind(self._owner, target), self._clean(target, batch.column(name)))
             for target, name in self._binding.columns.items()
         }
         doubt = np.zeros(count, dtype=bool)
@@ -320,7 +360,7 @@ class TableReader:
         parts: list[TypeRows] = [sure.rows]
         if exact:
             parts.append(rows_of(self._owner, exact, is_patch=self._is_patch))
-        problems = sorted((*sound.problems, *problems), key=lambda problem: problem.line)
+        problems = sorted((*sound.problems, *problems), key=lambda problem: problem.line or 0)
         decoded = DecodedChunk(types={self._owner.table_key: join(parts)}, problems=tuple(problems))
         return complete_upserts(decoded) if self._takes_changes else decoded
 
@@ -328,8 +368,18 @@ class TableReader:
         marks = self._binding.marks
         if marks is None:
             return None
-        ops, sequences = (batch.column(marks[name]) if name in marks else None for name in (OP, SEQ))
+        ops, sequences = (
+            plain_column(self._dialect.clean(batch.column(marks[name]))) if name in marks else None
+            for name in (OP, SEQ)
+        )
         return mark_columns(ops, sequences, batch.num_rows)
+
+    def _clean(self, target: str, column: pa.Array) -> pa.Array:
+        column = self._dialect.clean(column)
+        if not takes_integers(self._owner, target):
+            return column
+        plain = plain_column(column)
+        return plain.cast(pa.string()) if pa.types.is_integer(plain.type) else column
 
     def _given(self, count: int) -> Mapping[str, pa.Array]:
         # A column that the file has is given for every row; an empty cell gives null.
@@ -348,108 +398,51 @@ class TableReader:
             line = int(numbers[at])
             cells = {target: column.value_at(at) for target, column in parsed.items()}
             if self._binding.marks is None:
-                yield self._decode_row(cells, line, None)
+                yield decode_cells(self._decoder, self._owner, cells, line)
                 continue
-            marking = read_marking(
-                {name: mark_at(batch.column(at_)[at]) for name, at_ in self._binding.marks.items()}, line
-            )
+            written = {name: mark_at(batch.column(column)[at]) for name, column in self._binding.marks.items()}
+            marking = read_marking({name: self._dialect.clean_value(value) for name, value in written.items()}, line)
             if isinstance(marking, RowProblem):
                 yield replace(marking, type_name=self._owner.name)
             else:
-                yield self._decode_row(cells, line, marking)
+                yield decode_cells(self._decoder, self._owner, cells, line, marking)
 
-    def _decode_row(self, cells: dict[str, Any], line: int, marking: Marking | None) -> DecodedRow | RowProblem:
-        ends = {target: cells.pop(target, None) for target in _ENDPOINTS} if isinstance(self._owner, EdgeType) else {}
-        is_delete = marking is not None and marking.op == DELETE
-        for target, value in ends.items():
-            if not isinstance(value, str) and not (value is None and is_delete):
-                return RowProblem(
-                    line=line,
-                    rule="envelope",
-                    message=f"field '{_ENDPOINTS[target]}' must be a string, got {kind_of(value)}",
-                    type_name=self._owner.name,
-                    property=_ENDPOINTS[target],
-                    value=show(value),
-                )
-        if cells.get("id", "") is None:
-            del cells["id"]
-        src, dst = ends.get("src"), ends.get("dst")
-        if marking is None:
-            return self._decoder.decode_row(self._owner, cells, line, src=src, dst=dst)
-        return self._decoder.decode_change(self._owner, cells, line, marking, src=src, dst=dst)
+
+def decode_cells(
+    decoder: RowDecoder, owner: NodeType | EdgeType, cells: dict[str, Any], line: int, marking: Marking | None = None
+) -> DecodedRow | RowProblem:
+    """Return the row that JSON values by table column make, or what is wrong with it; an id of null is none.
+
+    ``marking`` is what stands beside the values of a row of a change log.
+    """
+    ends = {target: cells.pop(target, None) for target in _ENDPOINTS} if isinstance(owner, EdgeType) else {}
+    is_delete = marking is not None and marking.op == DELETE
+    for target, value in ends.items():
+        if not isinstance(value, str) and not (value is None and is_delete):
+            return RowProblem(
+                line=line,
+                rule="envelope",
+                message=f"field '{_ENDPOINTS[target]}' must be a string, got {kind_of(value)}",
+                type_name=owner.name,
+                property=_ENDPOINTS[target],
+                value=show(value),
+            )
+    if cells.get("id", "") is None:
+        del cells["id"]
+    src, dst = ends.get("src"), ends.get("dst")
+    if marking is None:
+        return decoder.decode_row(owner, cells, line, src=src, dst=dst)
+    return decoder.decode_change(owner, cells, line, marking, src=src, dst=dst)
+
+
+def takes_integers(owner: NodeType | EdgeType, target: str) -> bool:
+    """Whether whole numbers may stand for the texts of a column: ids do not care how many bytes they came in."""
+    is_key = target in {"id", "src", "dst"} or target in (owner.key or ())
+    kind = column_kind(owner, target)
+    return is_key and kind.scalar is Scalar.STRING and not kind.is_list
 
 
 def column_kind(owner: NodeType | EdgeType, target: str) -> PropertyType:
     """Return the type of a table's column: that of its property, text for ids."""
     prop = owner.get(target) if target not in {"id", "src", "dst"} else None
     return _TEXT if prop is None else prop.type
-
-
-_INTEGER = r"-?[0-9]+"
-_NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
-# Instants outside of the calendar's years have no other text.
-_COUNT = r"[+-][0-9]{1,19}"
-_WORDS = {"true": True, "false": False}
-_JSON = msgspec.json.Decoder(float_hook=WrittenFloat)
-
-
-def parse_texts(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """Return the cells in the type of :func:`json_type`, and those that are not of it."""
-    if kind.is_list or kind.is_vector:
-        # Cells hold JSON arrays; only the exact decoder is strict about their items.
-        return pa.nulls(len(texts), json_type(kind, "text")), mask_of(texts.is_valid())
-    if kind.scalar in INTEGERS:
-        return _numbers(kind, texts, _INTEGER)
-    if kind.scalar in FLOATS:
-        return _numbers(kind, texts, _NUMBER)
-    if kind.is_decimal:
-        return read_decimals(kind, texts)
-    if kind.scalar is Scalar.BOOL:
-        is_word = pc.is_in(texts, value_set=pa.array(list(_WORDS)))
-        bad = mask_of(pc.and_not(texts.is_valid(), is_word))
-        return pc.if_else(texts.is_valid(), pc.equal(texts, "true"), None), bad if bad.any() else None
-    return texts, None
-
-
-def read_decimals(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """Return the decimals that plain texts write, and the rows whose text the exact decoder has to look at."""
-    precision, scale = kind.digits
-    # What Arrow makes of an exponent or of more digits than a type has is not always right.
-    plain = rf"^[+-]?0*[0-9]{{0,{precision - scale}}}(\.[0-9]{{0,{scale}}})?$"
-    is_plain = pc.and_(
-        pc.match_substring_regex(texts, plain),
-        pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.less_equal(pc.utf8_length(texts), MAX_PRECISION)),
-    )
-    bad = mask_of(pc.fill_null(pc.invert(is_plain), fill_value=False))
-    chosen = texts if not bad.any() else pc.if_else(is_plain, texts, None)
-    return chosen.cast(arrow_type(kind.single)), bad if bad.any() else None
-
-
-def value_of_text(kind: PropertyType, text: str) -> Any:
-    """Return the JSON value that a cell stands for; the text itself when it stands for none."""
-    if kind.is_list or kind.is_vector:
-        try:
-            return _JSON.decode(text)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            return text
-    if kind.scalar in INTEGERS and re.fullmatch(_INTEGER, text, re.ASCII) and len(text) <= 64:
-        return int(text)
-    if kind.scalar in FLOATS and re.fullmatch(_NUMBER, text, re.ASCII):
-        return float(text)
-    if kind.scalar is Scalar.BOOL:
-        return _WORDS.get(text, text)
-    if kind.scalar is Scalar.DATETIME and re.fullmatch(_COUNT, text, re.ASCII):
-        return int(text)
-    return text
-
-
-def _numbers(kind: PropertyType, texts: pa.Array, form: str) -> tuple[pa.Array, Mask | None]:
-    wanted = json_type(kind, "text")
-    is_number = pc.match_substring_regex(texts, f"^{form}$")
-    bad = mask_of(pc.fill_null(pc.invert(is_number), fill_value=False))
-    plain = texts if not bad.any() else pc.if_else(is_number, texts, None)
-    try:
-        return plain.cast(wanted), bad if bad.any() else None
-    except pa.ArrowInvalid:
-        # One of them is out of range; the exact decoder finds which.
-        return pa.nulls(len(texts), wanted), mask_of(texts.is_valid())

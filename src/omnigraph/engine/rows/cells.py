@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, assert_never
@@ -32,15 +34,18 @@ _SHOWN = 80
 class RowProblem:
     """One row that cannot be read: where it stands, the rule it breaks, and the value that breaks it.
 
-    ``line`` counts from 1: lines of a JSONL or CSV file, of which a record has its first; rows of a Parquet file.
+    ``line`` counts from 1: lines of a JSONL or CSV file, of which a record has its first; rows of a Parquet file. Rows
+    that a program hands over count from 0, and have no line for their columns as such. ``more`` is what else is wrong
+    with the row, in other columns.
     """
 
-    line: int
+    line: int | None
     rule: str
     message: str
     type_name: str = ""
     property: str | None = None
     value: str | None = None
+    more: tuple[RowProblem, ...] = ()
 
     def violation(self, source: str) -> Violation:
         """Return the problem as errors carry it."""
@@ -53,6 +58,17 @@ class RowProblem:
             source=source,
             line=self.line,
         )
+
+    def violations(self, source: str) -> Iterator[Violation]:
+        """Return the problem, and what else is wrong with the row, as errors carry them."""
+        yield self.violation(source)
+        for other in self.more:
+            yield from other.violations(source)
+
+
+def as_one(problems: Sequence[RowProblem]) -> RowProblem | None:
+    """Return several problems of one row as its first with the others behind it; None when there are none."""
+    return replace(problems[0], more=tuple(problems[1:])) if problems else None
 
 
 def show(value: Any) -> str:

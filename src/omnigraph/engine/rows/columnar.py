@@ -331,7 +331,7 @@ def complete_upserts(chunk: DecodedChunk) -> DecodedChunk:
         found = _whole_upserts(part)
         types[key] = found[0]
         problems += found[1]
-    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line)))
+    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line or 0)))
 
 
 def _whole_upserts(part: TypeRows) -> tuple[TypeRows, list[RowProblem]]:

@@ -14,7 +14,7 @@ import msgspec
 from omnigraph.catalog.defaults import default_value, has_default
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Scalar
-from omnigraph.engine.rows.cells import RowProblem, kind_of, read_cell, show
+from omnigraph.engine.rows.cells import RowProblem, as_one, kind_of, read_cell, show
 from omnigraph.engine.rows.changes import DELETE, OP, SEQ, Marking, feed_envelopes, is_feed_line, read_marking
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
@@ -202,7 +202,7 @@ class RowDecoder:
         if marking.op != DELETE:
             row = self.decode_row(owner, data, number, src=src, dst=dst)
             return row if isinstance(row, RowProblem) else replace(row, marking=marking)
-        problem = _bad_member(data, owner, number)
+        problem = as_one(tuple(_bad_members(data, owner, number)))
         if problem is not None:
             return problem
         values: dict[str, Any] = {}
@@ -234,10 +234,8 @@ class RowDecoder:
         src: str | None = None,
         dst: str | None = None,
     ) -> DecodedRow | RowProblem:
-        """Return the row of ``owner`` that the members of ``data`` describe."""
-        problem = _bad_member(data, owner, number)
-        if problem is not None:
-            return problem
+        """Return the row of ``owner`` that the members of ``data`` describe, or all that is wrong with them."""
+        problems = list(_bad_members(data, owner, number))
         values: dict[str, Any] = {}
         for prop in owner.properties:
             value = data.get(prop.name)
@@ -247,15 +245,15 @@ class RowDecoder:
             if value is None:
                 problem = self._missing(owner, prop, number, is_given=prop.name in data)
                 if problem is not None:
-                    return problem
-                if prop.name in data:
+                    problems.append(problem)
+                elif prop.name in data:
                     values[prop.name] = None
                 continue
             try:
                 values[prop.name] = read_cell(prop, value, truncate=self.truncate)
             except ValueFormatError as error:
-                return _bad_cell(owner, prop, number, error)
-        return self._identified(owner, data, values, number, src=src, dst=dst)
+                problems.append(_bad_cell(owner, prop, number, error))
+        return as_one(problems) or self._identified(owner, data, values, number, src=src, dst=dst)
 
     def _owner(self, envelope: Mapping[str, Any], number: int) -> NodeType | EdgeType | RowProblem:
         if ("type" in envelope) == ("edge" in envelope):
@@ -372,7 +370,7 @@ def _bad_endpoint(
     return None
 
 
-def _bad_member(data: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> RowProblem | None:
+def _bad_members(data: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> Iterator[RowProblem]:
     for name in data:
         if name in RESERVED:
             text = f"field '{name}' is reserved physical state"
@@ -385,8 +383,7 @@ def _bad_member(data: Mapping[str, Any], owner: NodeType | EdgeType, number: int
             advice = f"; did you mean '{near[0]}'?" if near else ""
             text = f"unknown input field '{show(name)[1:-1]}' for {owner.name}{advice}"
         shown = show(name)[1:-1]
-        return RowProblem(line=number, rule="field", message=text, type_name=owner.name, property=shown)
-    return None
+        yield RowProblem(line=number, rule="field", message=text, type_name=owner.name, property=shown)
 
 
 def _bad_cell(owner: NodeType | EdgeType, prop: PropertyDef, number: int, error: ValueFormatError) -> RowProblem:

@@ -52,6 +52,22 @@ class LineArray:
 
 def split(data: bytes) -> LineArray:
     """Sort the lines of ``data``, whose last byte is a line break; blank lines belong nowhere."""
+    whole, starts, is_plain, is_blank = _cut(data)
+    by_head = _by_head(data, whole, starts, is_plain)
+    is_odd = ~is_blank
+    for _, at in by_head:
+        is_odd[at] = False
+    return LineArray(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
+
+
+def split_objects(data: bytes) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return all lines of ``data``, and the places of the plain and of the odd ones, however they begin."""
+    whole, _, is_plain, is_blank = _cut(data)
+    return whole, np.flatnonzero(is_plain & ~is_blank), np.flatnonzero(~is_plain & ~is_blank)
+
+
+def _cut(data: bytes) -> tuple[pa.Array, npt.NDArray[np.int32], Mask, Mask]:
+    """Return the lines, where they start, which have the plain form, and which are blank."""
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == _NEWLINE)
     offsets = np.concatenate([[0], ends + 1]).astype(np.int32)
@@ -62,11 +78,7 @@ def split(data: bytes) -> LineArray:
     is_blank = _blank_lines(data, starts) if not is_plain.all() else ~is_plain
     if not _is_utf8(whole):
         is_plain[:] = False
-    by_head = _by_head(data, whole, starts, is_plain)
-    is_odd = ~is_blank
-    for _, at in by_head:
-        is_odd[at] = False
-    return LineArray(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
+    return whole, starts, is_plain, is_blank
 
 
 def is_blank(data: bytes) -> bool:

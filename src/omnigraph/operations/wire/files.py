@@ -57,8 +57,9 @@ def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]
         return replace(request, to=str(request.to)), ()
     if not isinstance(request, LoadRequest):
         return request, ()
+    from omnigraph.engine.load.expand import expand_sources  # noqa: PLC0415 - see above
     from omnigraph.engine.load.options import LoadSettings, check_load  # noqa: PLC0415 - few requests need it
-    from omnigraph.engine.load.sources import STDIN, expand_sources  # noqa: PLC0415 - see above
+    from omnigraph.engine.load.sources import STDIN  # noqa: PLC0415 - see above
 
     check_load(request.mode, errors_to=request.errors_to, progress=None, limit=request.limit)
     check_flag("patch", request.patch)
@@ -139,7 +140,8 @@ def _placed(source: Source | str, folder: Path) -> Source:
     if not path.startswith(_SENT) or not isinstance(source, Source) or not place.is_file() or not _is_inner(path):
         details = BadValue(what="source", value=path[:100], expected="a file that is sent with the request")
         raise RemoteUnsupportedError("a server reads no files but those that are sent to it", details=details)
-    return replace(source, path=str(place))
+    # A mapping was applied where the files are.
+    return replace(source, path=str(place), mapping=None)
 
 
 def _is_inner(path: str) -> bool:

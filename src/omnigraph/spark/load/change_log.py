@@ -224,7 +224,7 @@ def fold_rows(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Folded
     problems: list[Violation] = []
     for part in log.settle(lambda _, ids, columns: view.rows_of(table_key, ids, columns)):
         for source, problem in part.problems:
-            place = order.places.at(source, problem.line)
+            place = order.places.at(source, problem.line or 0)
             problems.append(replace(problem, line=place[1]).violation(place[0]))
         files = files.plus(_put(order.scratch, table_key, part))
         counts += part.counts

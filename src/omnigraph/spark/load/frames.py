@@ -65,7 +65,7 @@ class FrameRows:
         return writer.finish(lines=line - 1)
 
 
-def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRows | list[RowProblem]:
+def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRows | tuple[RowProblem, ...]:
     """Return how rows of these columns are read, or what is wrong with the columns.
 
     Raises:
@@ -82,8 +82,10 @@ def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRow
             path=source.path, format="parquet", type_name=source.type_name, is_exported=True, takes_changes=True
         )
     bound = bind(source, owner_of(source, catalog), columns.names)
-    found = [bound] if isinstance(bound, RowProblem) else misfits(bound, columns)
-    if isinstance(bound, RowProblem) or found:
+    if isinstance(bound, tuple):
+        return bound
+    found = misfits(source, bound, columns)
+    if found:
         return found
     return FrameRows(binding=bound, is_feed=feeds)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 import pyarrow as pa
 
 from omnigraph.engine.load import LoadMode, LoadProgress, OnDelete, Source
+from omnigraph.engine.load.expand import expand_sources
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.options import Progress, check_batch, check_load, check_on_delete
-from omnigraph.engine.load.sources import STDIN, expand_sources
+from omnigraph.engine.load.sources import STDIN
 from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
@@ -245,7 +246,7 @@ def _run_load(
     def read(written: list[WrittenPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
-        owners = [owner_of(source, job.orders.catalog) for source in files if source.kind != "jsonl"]
+        owners = [owner_of(source, job.orders.catalog) for source in files if source.is_table]
         job.name_tables(owner.table_key for owner in owners)
         if job.orders.takes_changes:
             files = tuple(replace(file, takes_changes=True) for file in files)
@@ -376,7 +377,7 @@ def _bind(
             if isinstance(bound, FrameRows):
                 bindings[name] = bound
             else:
-                problems.add(problem.violation(source.name) for problem in bound)
+                problems.add(one for problem in bound for one in problem.violations(source.name))
         problems.fail()
     return bindings
 

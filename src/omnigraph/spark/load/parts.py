@@ -9,10 +9,12 @@ from typing import BinaryIO, assert_never
 
 import numpy as np
 
+from omnigraph.engine.load.arrow import read_arrow
 from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
-from omnigraph.engine.load.jsonl import ReadChunk, iter_chunks, read_jsonl
+from omnigraph.engine.load.jsonl import LineDecoder, ReadChunk, iter_chunks, read_jsonl
 from omnigraph.engine.load.parquet import RowGroups, open_parquet, read_parquet
+from omnigraph.engine.load.plain import PlainDecoder
 from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
@@ -155,7 +157,7 @@ def _split(source: Source, number: int, part_bytes: int, part_rows: int) -> Iter
         raise SparkUnsupportedError("Spark workers cannot read standard input", details=details)
     whole = SourcePart(number=0, source_number=number, source=source)
     match source.kind:
-        case "csv":
+        case "csv" | "arrow":
             # Where a record ends is only known to who has read everything before: quotes may hold line breaks.
             yield whole
         case "jsonl":
@@ -227,7 +229,7 @@ def take_rows(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) ->
     """
     if orders.opened is not None:
         decoded = settle_vectors(orders.catalog, decoded)
-    writer.refuse(problem.violation(writer.source_name) for problem in decoded.problems)
+    writer.refuse(one for problem in decoded.problems for one in problem.violations(writer.source_name))
     for rows in decoded.types.values():
         missing = None if orders.opened is None else vectors_missing(rows)
         if missing is not None:
@@ -242,10 +244,16 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
     catalog = orders.opened or orders.catalog
     match source.kind:
         case "jsonl":
-            decoder = ChunkDecoder(catalog, truncate=orders.truncate, takes_changes=orders.takes_changes)
+            decoder: LineDecoder = (
+                PlainDecoder(source, catalog, truncate=orders.truncate)
+                if source.is_table
+                else ChunkDecoder(catalog, truncate=orders.truncate, takes_changes=orders.takes_changes)
+            )
             return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
         case "csv":
             return read_csv(source, catalog, settings, is_patch=False, truncate=orders.truncate)
+        case "arrow":
+            return read_arrow(source, catalog, settings, is_patch=False, truncate=orders.truncate)
         case "parquet":
             chunks = read_parquet(source, catalog, settings, is_patch=False, truncate=orders.truncate, only=part.groups)
             # What is wrong with the columns of a file is said once.
@@ -255,7 +263,7 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
             assert_never(source.kind)
 
 
-def _range(part: SourcePart, decoder: ChunkDecoder, orders: WriteOrders) -> Iterator[ReadChunk]:
+def _range(part: SourcePart, decoder: LineDecoder, orders: WriteOrders) -> Iterator[ReadChunk]:
     settings = orders.settings.read
     with part.source.open() as raw:
         stream = RangeStream(part.source.name, raw, part.start, part.end or 0)

@@ -16,10 +16,11 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.constraints.row_rules import find_in_rows
 from omnigraph.engine.constraints.violations import RowPlace
+from omnigraph.engine.load.groups import ProblemGroups
 from omnigraph.engine.load.intake import ProblemList, fill_ids, spooled_rows
 from omnigraph.engine.rows import TypeRows
 from omnigraph.engine.rows.changes import DELETE
-from omnigraph.errors import Violation, Violations, details_from_json, details_to_json
+from omnigraph.errors import Violation, ViolationGroup, Violations, details_from_json, details_to_json
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_numbers
@@ -89,6 +90,7 @@ class ProblemFile:
 
     name: str
     count: int
+    groups: tuple[ViolationGroup, ...] = ()
 
 
 @record
@@ -143,11 +145,15 @@ class PartWriter:
         self._held_bytes = 0
         self._problems: list[ProblemFile] = []
         self._waiting: list[bytes] = []
+        self._groups = ProblemGroups()
         self._broken: list[BrokenRows] = []
 
     def refuse(self, problems: Iterable[Violation]) -> None:
         """Take down rows that cannot be read or do not fit their type."""
-        lines = [problem_line(problem) for problem in problems]
+        lines = []
+        for problem in problems:
+            lines.append(problem_line(problem))
+            self._groups.add(problem)
         self._waiting += lines
         if lines:
             self._forget()
@@ -238,8 +244,9 @@ class PartWriter:
 
     def _write_problems(self) -> None:
         if self._waiting:
-            self._problems.append(self._problem_file(self._waiting))
-            self._waiting = []
+            file = self._problem_file(self._waiting)
+            self._problems.append(replace(file, groups=self._groups.finish()))
+            self._waiting, self._groups = [], ProblemGroups()
 
     def _problem_file(self, lines: Sequence[bytes]) -> ProblemFile:
         name = self._name("problems", None)
@@ -330,7 +337,12 @@ class Outcome:
         """Hand over the rows that cannot be read or do not fit their type."""
         for part in self.parts:
             for file in part.problems:
-                problems.add_counted(file.count, partial(self._read, file, self._offset(part)))
+                read = partial(self._read, file, self._offset(part))
+                if self._offset(part):
+                    # The groups of a part do not know how many rows come before it.
+                    problems.add(read())
+                else:
+                    problems.add_counted(file.count, file.groups, read)
 
     def broken_rows(self, limit: int) -> Violations:
         """Return the rows that break a rule by themselves, the first ``limit`` of them described."""

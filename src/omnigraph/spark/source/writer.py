@@ -134,7 +134,7 @@ class WritePlan:
         if isinstance(bound, FrameRows):
             return bound
         with ProblemList(_PROBLEMS, None) as problems:
-            problems.add(problem.violation(source.name) for problem in bound)
+            problems.add(one for problem in bound for one in problem.violations(source.name))
             problems.fail()
         raise InternalError("columns that do not fit were not reported")
 

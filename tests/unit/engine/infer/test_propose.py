@@ -8,7 +8,7 @@ import pytest
 from tests.load_graph import export, load_files, make_graph
 
 import omnigraph
-from omnigraph.engine.load import Source
+from omnigraph.engine.load import Dialect, Source
 from omnigraph.errors import BadRowsError, FileMissingError, UsageError
 
 PEOPLE = """slug,Full Name,age,joined,zip,active,seen,ratio,empty
@@ -168,3 +168,24 @@ def test_files_that_break_their_format_are_refused_with_their_place(tmp_path):
     with pytest.raises(FileMissingError):
         omnigraph.infer_schema(tmp_path / "none.csv")
     assert omnigraph.infer_schema([]).catalog.nodes == {}
+
+
+def test_files_are_looked_at_as_their_dialect_says(tmp_path):
+    (tmp_path / "Person.csv").write_bytes(" slug ;active;pay;age\nada;yes;1,5;NULL\nbob; no ;2;3\n".encode("utf-16"))
+    (tmp_path / "City.jsonl").write_text('{"type": "x", "data": {}}\n{"type": "y"}\n')
+    dialect = Dialect(delimiter=";", encoding="utf-16", null=["NULL"], decimal=",", trim=True)
+    proposed = omnigraph.infer_schema(
+        {"Person": Source(path=str(tmp_path / "Person.csv"), dialect=dialect), "City": tmp_path / "City.jsonl"}
+    )
+    person = proposed.catalog.nodes["Person"]
+    assert {prop.name: str(prop.type) for prop in person.properties} == {
+        "slug": "String",
+        "active": "Bool",
+        "pay": "F64",
+        "age": "I64?",
+    }
+    assert "City" in proposed.catalog.nodes
+    table = pa.table({"slug": ["a", "b"], "size": [1, 2]})
+    with pa.OSFile(str(tmp_path / "Box.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert omnigraph.infer_schema(str(tmp_path / "Box.arrow")).catalog.nodes["Box"].key == ("slug",)

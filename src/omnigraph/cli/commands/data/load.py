@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -44,9 +43,11 @@ from omnigraph.cli.options import (
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cli.sources import TableOptions, read_sources
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete, Source
-from omnigraph.engine.load.sources import STDIN, expand_sources
+from omnigraph.engine.load.expand import expand_sources
+from omnigraph.engine.load.sources import STDIN
 from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError
 from omnigraph.operations import Attachments
 from omnigraph.operations.history import CreateBranchRequest, ListBranchesRequest
@@ -294,18 +295,7 @@ def load(  # noqa: PLR0913 - one parameter per option
             "--data", metavar="FILE", help="A file, a folder, a glob, or - for standard input; may be repeated."
         ),
     ] = None,
-    table: Annotated[
-        list[str] | None,
-        typer.Option("--table", metavar="TYPE=FILE", help="A CSV or Parquet file of one type; may be repeated."),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="TYPE.PROPERTY=COLUMN",
-            help="Read a property from this column of a CSV or Parquet file; may be repeated.",
-        ),
-    ] = None,
+    table_options: TableOptions,
     patch: Annotated[
         bool,
         typer.Option(
@@ -358,15 +348,16 @@ def load(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Load rows from files in a single atomic commit.
 
-    JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, given by
-    --table or else by the file name. gzip, zstd and exported folders are recognised. By default, large inputs are
+    JSONL files (.jsonl, .ndjson) name the type of each row; CSV, Parquet and Arrow files hold rows of one type, given
+    by --table or else by the file name, and so do JSONL files given by --table, whose lines are plain objects. gzip,
+    zstd and exported folders are recognised, and so are folders with a mapping.yaml. By default, large inputs are
     loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
     exists or --on-conflict refuse meets a conflict.
     """
     address = graph_address(graph)
     if mode is Mode.OVERWRITE:
         ask_consent("load --mode overwrite", address, is_given=yes, as_json=as_json)
-    sources = read_sources(data or (), table or (), column or ())
+    sources = read_sources(data or (), table_options, expected="--data FILE or --table TYPE=FILE")
     order = LoadOrder(
         sources=sources,
         mode=mode.value,
@@ -426,48 +417,6 @@ def read_batch(text: str | None) -> tuple[str, int] | None:
     return name, int(number)
 
 
-def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[str]) -> list[Source]:
-    """Return what to load, from the options that name it.
-
-    Raises:
-        UsageError: nothing is named, or an option is not of its form.
-    """
-    if not data and not tables:
-        raise usage_error("no input given", expected="--data FILE or --table TYPE=FILE")
-    mapped: dict[str, dict[str, str]] = {}
-    for text in columns:
-        target, equals, name = text.partition("=")
-        owner, dot, prop = target.rpartition(".")
-        if not (equals and dot and owner and prop and name):
-            raise usage_error(f"invalid --column '{text}'", value=text, expected="TYPE.PROPERTY=COLUMN")
-        mapped.setdefault(owner, {})[prop] = name
-    sources = [_with_columns(Source(path=path), mapped) for path in data]
-    for text in tables:
-        owner, equals, path = text.partition("=")
-        if not (equals and owner and path):
-            raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
-        sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
-    _refuse_unused(mapped, sources)
-    return sources
-
-
-def _refuse_unused(mapped: Mapping[str, Mapping[str, str]], sources: Sequence[Source]) -> None:
-    """Refuse columns of a type that no file with columns is given for."""
-    tabular = [source for source in sources if not (source.path == STDIN or source.is_jsonl)]
-    known = [source.type_name or source.stem for source in tabular]
-    for owner, columns in mapped.items():
-        if owner in known:
-            continue
-        value = f"{owner}.{next(iter(columns))}"
-        if not tabular:
-            message, hint = "only CSV and Parquet files have columns", "leave --column out: JSONL names the properties"
-        else:
-            near = difflib.get_close_matches(owner, known, n=1)
-            message = f"no CSV or Parquet file of type '{owner}' is given"
-            hint = f"did you mean '{near[0]}'?" if near else f"give it with --table {owner}=FILE"
-        raise usage_error(f"--column {value}: {message}", value=value, expected="a column of a file", hint=hint)
-
-
 def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
     """Return by which column the rows of which type are ordered, None if nothing asks for it.
 
@@ -485,10 +434,6 @@ def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
             raise usage_error(f"invalid --cluster-by '{text}'", value=text, expected="TYPE=COLUMN, or key alone")
         chosen[owner] = name
     return chosen
-
-
-def _with_columns(source: Source, mapped: Mapping[str, Mapping[str, str]]) -> Source:
-    return Source(path=source.path, columns=mapped.get(source.stem, {}))
 
 
 def _create_branch(backend: CommandBackend, branch: str, base: str, actor: str | None) -> bool:

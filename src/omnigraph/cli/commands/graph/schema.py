@@ -26,6 +26,7 @@ from omnigraph.cli.options import (
     refuse_two_states,
 )
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cli.sources import TableOptions, read_sources
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind
 from omnigraph.lang.pg import parse_schema
@@ -83,10 +84,7 @@ def infer(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILES]...", help="JSONL, CSV and Parquet files, folders and globs.")
     ] = None,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option("--table", metavar="TYPE=FILE", help="A CSV or Parquet file of one type; may be repeated."),
-    ] = None,
+    table_options: TableOptions,
     rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Look at so many rows of each file.")] = (
         100_000
     ),
@@ -98,16 +96,8 @@ def infer(
     """
     # Reading files takes Arrow, which the other commands about schemas can do without.
     from omnigraph.engine.infer import propose_schema, sample_files  # noqa: PLC0415 - see above
-    from omnigraph.engine.load.sources import Source  # noqa: PLC0415 - see above
 
-    if not files and not tables:
-        raise usage_error("no input given", expected="FILES or --table TYPE=FILE")
-    sources = [Source(path=path) for path in files or ()]
-    for text in tables or ():
-        owner, equals, path = text.partition("=")
-        if not (equals and owner and path):
-            raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
-        sources.append(Source(path=path, type_name=owner))
+    sources = read_sources(files or (), table_options, expected="FILES or --table TYPE=FILE")
     proposal = propose_schema(sample_files(sources, rows=rows))
     lines = proposal.text.removesuffix("\n").split("\n")
     choose_output(as_json=as_json).show(PlainReport(document=proposal.to_json(), lines=lines))
