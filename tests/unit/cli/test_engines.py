@@ -30,9 +30,7 @@ def request(engine: Engine | None = None, *, master: str | None = None, conf: li
     return spark_request(engine, master, None, conf)
 
 
-@pytest.mark.parametrize(
-    ("size", "engine"), [(SMALL, "local"), (8 * GIB, "local"), (LARGE, "spark"), (None, "local")]
-)
+@pytest.mark.parametrize(("size", "engine"), [(SMALL, "local"), (8 * GIB, "local"), (LARGE, "spark"), (None, "local")])
 def test_input_that_fits_stays_on_this_machine(size, engine):
     assert choose_for_load(request(), size, MACHINE).engine == engine
 
