@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -206,6 +207,28 @@ def test_a_graph_follows_another_one(tmp_path):
         assert list(copy.baseline()) == list(graph.baseline())
         assert [one.token for one in copy.applied_feeds()] == [feed.token]
         assert list(copy.branch("main").feed("now")) == []
+
+
+def test_a_change_log_is_applied_and_a_batch_of_it_once(tmp_path):
+    log = tmp_path / "log.jsonl"
+    with make(tmp_path) as graph:
+        lines = [{"type": "Person", "_seq": seq, "data": {"name": "ann", "age": seq}} for seq in (2, 1)]
+        lines.append({"type": "Person", "_op": "delete", "_seq": 3, "data": {"name": "bo"}})
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        done = graph.load(log, "apply", batch=("people", 1), on_delete="refuse")
+        assert (done.changes.rows, done.changes.written, done.changes.unchanged, done.changes.superseded) == (
+            3,
+            1,
+            1,
+            1,
+        )
+        again = graph.load(log, "apply", batch=("people", 1))
+        assert (again.commit, again.is_repeat, done.is_repeat) == (done.commit, True, False)
+        assert graph.load(log, "apply").commit is None
+        with graph.transaction() as transaction:
+            log.write_text('{"type": "Person", "_op": "delete", "data": {"name": "ann"}}\n')
+            assert transaction.load(log, "apply").changes.deleted == 1
+        assert names(graph) == []
 
 
 def test_what_is_closed_or_read_only_says_so(tmp_path):
