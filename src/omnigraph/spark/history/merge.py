@@ -245,6 +245,7 @@ class ExecutorPlan(MergePlan):
             write_rows=settings.write_rows,
             write_bytes=settings.memory_bytes,
             fragment_rows=settings.fragment_rows,
+            doing="write the merged rows",
         )
         written = writer.write(branch_writer, txn, elsewhere)
         self._written.extend(written)

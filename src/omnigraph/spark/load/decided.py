@@ -57,6 +57,7 @@ class DecidedWriter:
         write_rows: how many rows one task writes.
         write_bytes: how many bytes of rows one task writes.
         fragment_rows: rows per fragment at most.
+        doing: what an error says the work was for.
     """
 
     runner: Runner
@@ -65,13 +66,14 @@ class DecidedWriter:
     write_rows: int
     write_bytes: int
     fragment_rows: int
+    doing: str = "write the rows"
 
     def write(self, branch_writer: BranchWriter, txn: WriteTxn, tables: Mapping[str, TableFiles]) -> list[WrittenRows]:
         """Have the rows uploaded and return the change of each table."""
         placed = {key: branch_writer.prepare(txn, key) for key in tables}
         tasks = [task for key, files in tables.items() for task in self._tasks(key, files, placed[key])]
         merged: dict[str, list[MergedRows]] = {key: [] for key in tables}
-        for task, done in zip(tasks, self.runner.run(write_piece, tasks, "write the rows"), strict=True):
+        for task, done in zip(tasks, self.runner.run(write_piece, tasks, self.doing), strict=True):
             merged[task.rows.table_key].append(done)
         shrunk = shrink_tables(self.runner, self.storage, self.scratch, placed, merged)
         return [
