@@ -120,6 +120,7 @@ def test_package_exports_what_it_lists():
     nouns = {
         "Branch",
         "Commit",
+        "Dialect",
         "Diff",
         "Feed",
         "Graph",
@@ -130,6 +131,7 @@ def test_package_exports_what_it_lists():
         "Schema",
         "SchemaProposal",
         "Snapshot",
+        "Source",
         "Transaction",
     }
     told = {"EmbeddingSettings", "ExportSettings", "LoadSettings", "MaintenanceSettings", "TxnSettings"}
