@@ -120,11 +120,16 @@ def _damage(rng, data, start=0, end=None):
     return bytes(data)
 
 
+def _source(path, kind):
+    # Lines of the load format name their types; with a type of its own a file has plain lines.
+    return Source(path=str(path), format=kind, type_name=None if kind == "jsonl" else "Person")
+
+
 def _try(graph, path, kind):
     """Load a file in the place of all rows; return how many it had, or None and all is as it was."""
     before, failed = graph.snapshot().state.version, None
     try:
-        done = load_files(graph, [Source(path=str(path), format=kind, type_name="Person")], "overwrite")
+        done = load_files(graph, [_source(path, kind)], "overwrite")
     except OmnigraphError as error:
         failed = error
     if failed is not None:
@@ -137,7 +142,7 @@ def _try(graph, path, kind):
 
 
 def _rows(graph, path, kind):
-    load_files(graph, [Source(path=str(path), format=kind, type_name="Person")], "overwrite")
+    load_files(graph, [_source(path, kind)], "overwrite")
     return export(graph)
 
 
