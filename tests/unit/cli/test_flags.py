@@ -28,6 +28,8 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "algorithm run": WRITES,
+    "algorithm list": NOTHING,
     "shell": WRITES,
     "alias": NOTHING,
     "branch create": WRITES,

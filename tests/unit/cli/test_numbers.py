@@ -23,6 +23,7 @@ NEEDED = {
     "query": READ,
     "explain": READ,
     "mutate": ["-e", 'query q() { insert Person { name: "y" } }'],
+    "algorithm run": ["degree"],
     "blame": ["Person", "x"],
     "cleanup": [],
     "proposal open": ["draft", "--title", "t"],

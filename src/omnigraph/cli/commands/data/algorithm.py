@@ -46,7 +46,9 @@ app = new_group(
     "Run graph algorithms.",
     {
         "run": Entry(app=f"{__name__}:run_app", summary="Run an algorithm, and show or write what it finds."),
-        "list": Entry(app=f"{__name__}:list_app", summary="List the algorithms and their parameters."),
+        "list": Entry(
+            app=f"{__name__}:list_app", summary="List the algorithms and their parameters.", capability="local"
+        ),
     },
 )
 
