@@ -33,7 +33,9 @@ def _components(graph: Projection, limits: Limits, *, is_strong: bool) -> Number
         return np.zeros(0, dtype=np.int64)
     limits.check(_EDGE_BYTES * graph.edge_count)
     connection = "strong" if is_strong else "weak"
-    _, labels = sparse_graphs().connected_components(graph.matrix(np.int8), directed=True, connection=connection)
+    # One edge of each pair: parallel ones would add up, and a sum that overflows to zero is no edge.
+    matrix = graph.lightest().matrix(np.int8)
+    _, labels = sparse_graphs().connected_components(matrix, directed=True, connection=connection)
     limits.check()
     return np.asarray(labels, dtype=np.int64)
 

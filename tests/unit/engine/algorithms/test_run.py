@@ -264,3 +264,10 @@ def test_methods_have_the_parameters_and_defaults_of_the_catalogue():
 
 def test_a_result_without_a_written_property_shows_none():
     assert ReadInfo(query_name="q").written is None
+
+
+def test_any_number_of_parallel_edges_is_one_connection(tmp_path):
+    """So many that their sum is zero in the small numbers of a sparse matrix."""
+    with omnigraph.init(tmp_path / "g", "node P { k: String @key }\nedge E: P -> P") as graph:
+        graph.load({"P": [{"k": "a"}, {"k": "b"}], "E": [{"from": "a", "to": "b"}] * 256})
+        assert [row["size"] for row in graph.algorithms.connected_components("E")] == [2, 2]
