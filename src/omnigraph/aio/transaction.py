@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.aio.waiting import Lock, computed
-from omnigraph.engine.load.memory import open_row_files
+from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.errors import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omnigraph.aio.state import State, expected_commit
 from omnigraph.aio.transaction import Transaction
 from omnigraph.aio.waiting import computed
-from omnigraph.engine.load.memory import open_row_files
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
+from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
 from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
 from omnigraph.operations.request import Attachments

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.load.memory import RowFiles
-from omnigraph.engine.load.sources import Source, reading
+from omnigraph.engine.load.sources.memory import RowFiles
+from omnigraph.engine.load.sources.source import Source, reading
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES

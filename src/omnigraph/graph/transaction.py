@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from omnigraph.engine.load.memory import open_row_files
+from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.errors import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.engine.load.memory import open_row_files
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
+from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
 from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
 from omnigraph.graph.state import State, expected_commit

@@ -31,8 +31,8 @@ _Declared = TypeVar("_Declared", bound="Request[Any]")
 _NESTED = {
     "QueryOptions": "omnigraph.engine.query.options",
     "LoadSettings": "omnigraph.engine.load.options",
-    "Source": "omnigraph.engine.load.sources",
-    "Dialect": "omnigraph.engine.load.dialect",
+    "Source": "omnigraph.engine.load.sources.source",
+    "Dialect": "omnigraph.engine.load.sources.dialect",
     "ExportSettings": "omnigraph.engine.export.options",
     "CompactionPolicy": "omnigraph.store.staging.compaction",
     "PageLimits": "omnigraph.history.feed.tokens",

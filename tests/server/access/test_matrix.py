@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 import omnigraph
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.operations import all_operations, request_to_json
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.engine.load.arrow import open_batches
-from omnigraph.engine.load.csv import iter_csv
-from omnigraph.engine.load.csv_records import BrokenQuote
-from omnigraph.engine.load.dialect import Dialect
-from omnigraph.engine.load.expand import expand_sources
-from omnigraph.engine.load.jsonl import iter_chunks
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import Source, open_source, reading
+from omnigraph.engine.load.reading.arrow import open_batches
+from omnigraph.engine.load.reading.csv import iter_csv
+from omnigraph.engine.load.reading.csv_records import BrokenQuote
+from omnigraph.engine.load.reading.jsonl import iter_chunks
+from omnigraph.engine.load.sources.dialect import Dialect
+from omnigraph.engine.load.sources.expand import expand_sources
+from omnigraph.engine.load.sources.source import Source, open_source, reading
 from omnigraph.engine.rows.cells import RowProblem
 from omnigraph.engine.rows.decoder import read_object
 from omnigraph.errors import BadRowsError, BadValue, UsageError, Violations

@@ -22,7 +22,7 @@ from omnigraph.engine.load.change_log import (
 )
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.options import ChangeCounts, OnDelete
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.records import record

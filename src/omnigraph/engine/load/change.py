@@ -15,7 +15,7 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.constraints.violations import Describer, describe_taken_id
 from omnigraph.engine.load.intake import GIVEN, LINE, SOURCE, ProblemList
 from omnigraph.engine.load.options import LoadMode
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.rows.columns import default_scalar

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.engine.load.arrow import read_arrow
-from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.groups import ProblemGroups
-from omnigraph.engine.load.jsonl import LineDecoder, ReadChunk, read_jsonl
 from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
-from omnigraph.engine.load.parquet import read_parquet
-from omnigraph.engine.load.plain import PlainDecoder
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.reading.arrow import read_arrow
+from omnigraph.engine.load.reading.csv import read_csv
+from omnigraph.engine.load.reading.jsonl import LineDecoder, ReadChunk, read_jsonl
+from omnigraph.engine.load.reading.parquet import read_parquet
+from omnigraph.engine.load.reading.plain import PlainDecoder
+from omnigraph.engine.load.reading.tables import owner_of
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool
-from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.rows import ChunkDecoder, TypeRows, rows_of
 from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
 from omnigraph.errors import (

@@ -19,7 +19,6 @@ from omnigraph.engine.load.apply import AppliedLog, LogState, apply_log
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
 from omnigraph.engine.load.change_log import edge_ends
 from omnigraph.engine.load.embedding import MissingVectors
-from omnigraph.engine.load.expand import expand_sources
 from omnigraph.engine.load.intake import Intake, ProblemList
 from omnigraph.engine.load.options import (
     ChangeCounts,
@@ -32,7 +31,8 @@ from omnigraph.engine.load.options import (
     check_load,
     check_on_delete,
 )
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.expand import expand_sources
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from omnigraph.engine.load import LoadResult
 from omnigraph.engine.load import load as load_sources
-from omnigraph.engine.load.expand import can_read_again
 from omnigraph.engine.load.options import check_batch
+from omnigraph.engine.load.sources.expand import can_read_again
 from omnigraph.engine.mutate import MutationResult, run_mutation
 from omnigraph.engine.schema import SchemaApplyResult
 from omnigraph.engine.schema import apply_schema as apply_schema_text

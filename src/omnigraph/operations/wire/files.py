@@ -57,9 +57,9 @@ def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]
         return replace(request, to=str(request.to)), ()
     if not isinstance(request, LoadRequest):
         return request, ()
-    from omnigraph.engine.load.expand import expand_sources  # noqa: PLC0415 - see above
     from omnigraph.engine.load.options import LoadSettings, check_load  # noqa: PLC0415 - few requests need it
-    from omnigraph.engine.load.sources import STDIN  # noqa: PLC0415 - see above
+    from omnigraph.engine.load.sources.expand import expand_sources  # noqa: PLC0415 - see above
+    from omnigraph.engine.load.sources.source import STDIN  # noqa: PLC0415 - see above
 
     check_load(request.mode, errors_to=request.errors_to, progress=None, limit=request.limit)
     check_flag("patch", request.patch)
@@ -133,7 +133,7 @@ class PlacedFiles:
 
 
 def _placed(source: Source | str, folder: Path) -> Source:
-    from omnigraph.engine.load.sources import Source  # noqa: PLC0415 - few requests need it
+    from omnigraph.engine.load.sources.source import Source  # noqa: PLC0415 - few requests need it
 
     path = source.path if isinstance(source, Source) else str(source)
     place = folder / path.removeprefix(_SENT)

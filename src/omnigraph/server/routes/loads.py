@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.engine.accepted import catalog_of
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.errors import (
     BadValue,
     BodyTooLargeError,

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
-from omnigraph.engine.load.parquet import arrow_reader, misfits
-from omnigraph.engine.load.sources import Source
-from omnigraph.engine.load.tables import ColumnBinding, bind, owner_of
+from omnigraph.engine.load.reading.parquet import arrow_reader, misfits
+from omnigraph.engine.load.reading.tables import ColumnBinding, bind, owner_of
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, rows_of
 from omnigraph.engine.rows.changes import OP, SEQ, change_envelope
 from omnigraph.engine.rows.columnar import complete_upserts

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 import pyarrow as pa
 
 from omnigraph.engine.load import LoadMode, LoadProgress, OnDelete, Source
-from omnigraph.engine.load.expand import expand_sources
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.options import Progress, check_batch, check_load, check_on_delete
-from omnigraph.engine.load.sources import STDIN
-from omnigraph.engine.load.tables import owner_of
+from omnigraph.engine.load.reading.tables import owner_of
+from omnigraph.engine.load.sources.expand import expand_sources
+from omnigraph.engine.load.sources.source import STDIN
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
 from omnigraph.operations.local import LocalBackend

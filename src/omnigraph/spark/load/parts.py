@@ -9,13 +9,13 @@ from typing import BinaryIO, assert_never
 
 import numpy as np
 
-from omnigraph.engine.load.arrow import read_arrow
-from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
-from omnigraph.engine.load.jsonl import LineDecoder, ReadChunk, iter_chunks, read_jsonl
-from omnigraph.engine.load.parquet import RowGroups, open_parquet, read_parquet
-from omnigraph.engine.load.plain import PlainDecoder
-from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
+from omnigraph.engine.load.reading.arrow import read_arrow
+from omnigraph.engine.load.reading.csv import read_csv
+from omnigraph.engine.load.reading.jsonl import LineDecoder, ReadChunk, iter_chunks, read_jsonl
+from omnigraph.engine.load.reading.parquet import RowGroups, open_parquet, read_parquet
+from omnigraph.engine.load.reading.plain import PlainDecoder
+from omnigraph.engine.load.sources.source import STDIN, Source, is_compressed, reading
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record

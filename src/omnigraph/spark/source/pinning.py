@@ -14,8 +14,8 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.load.sources import Source
-from omnigraph.engine.load.tables import owner_of
+from omnigraph.engine.load.reading.tables import owner_of
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, GraphReplacedError, TableMissingError, UsageError
 from omnigraph.ir import compile_query, expect_read

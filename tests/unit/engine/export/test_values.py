@@ -16,9 +16,9 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, Scalar
 from omnigraph.engine.export.encoders import column_names, new_encoder
 from omnigraph.engine.load import LoadSettings, Source
-from omnigraph.engine.load.csv import read_csv
-from omnigraph.engine.load.jsonl import read_jsonl
-from omnigraph.engine.load.parquet import read_parquet
+from omnigraph.engine.load.reading.csv import read_csv
+from omnigraph.engine.load.reading.jsonl import read_jsonl
+from omnigraph.engine.load.reading.parquet import read_parquet
 from omnigraph.engine.rows import ChunkDecoder
 from omnigraph.errors import ChangeValueError
 from omnigraph.lang.pg import parse_schema

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from omnigraph.engine.load.jsonl import read_ahead
+from omnigraph.engine.load.reading.jsonl import read_ahead
 
 
 def test_items_come_in_order_and_from_another_thread():

@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.load_graph import export, load_files, load_lines, make_graph
 
-from omnigraph.engine.load import LoadSettings, Source, csv, sources, tables
+from omnigraph.engine.load import LoadSettings, Source
 from omnigraph.engine.load import intake as problems
-from omnigraph.engine.load import jsonl as chunks
-from omnigraph.engine.load.jsonl import iter_chunks
-from omnigraph.engine.load.sources import ByteStream
+from omnigraph.engine.load.reading import csv, tables
+from omnigraph.engine.load.reading import jsonl as chunks
+from omnigraph.engine.load.reading.jsonl import iter_chunks
+from omnigraph.engine.load.sources import source as sources
+from omnigraph.engine.load.sources.source import ByteStream
 from omnigraph.engine.rows import RowDecoder, lines
 from omnigraph.engine.rows import columnar as chunk
 from omnigraph.errors import BadRowsError, SourceTooLargeError
@@ -164,7 +166,7 @@ def test_rows_that_are_packed_well_are_loaded(graph, tmp_path, monkeypatch):
 def test_parquet_of_endless_runs_is_refused(graph, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_UNPACKED_BYTES", MIB)
     read = []
-    monkeypatch.setattr("omnigraph.engine.load.parquet._batches", lambda *_: read.append(1) or iter(()))
+    monkeypatch.setattr("omnigraph.engine.load.reading.parquet._batches", lambda *_: read.append(1) or iter(()))
     names = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000_000, pa.int8()), ["same"])
     pq.write_table(pa.table({"name": names}), tmp_path / "Person.parquet")
     with pytest.raises(SourceTooLargeError, match=r"Person\.parquet"):

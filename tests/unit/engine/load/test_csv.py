@@ -8,9 +8,10 @@ import io
 import pytest
 from tests.load_graph import export, load_files, make_graph
 
-from omnigraph.engine.load import LoadSettings, Source, csv_records
-from omnigraph.engine.load.csv_records import BrokenQuote, iter_records
-from omnigraph.engine.load.sources import ByteStream
+from omnigraph.engine.load import LoadSettings, Source
+from omnigraph.engine.load.reading import csv_records
+from omnigraph.engine.load.reading.csv_records import BrokenQuote, iter_records
+from omnigraph.engine.load.sources.source import ByteStream
 from omnigraph.errors import BadRowsError, SourceTooLargeError
 
 SCHEMA = "node Person { name: String @key  age: I32?  note: String? }"

@@ -145,7 +145,7 @@ def test_a_date_with_no_meaning_or_two_is_refused_as_it_was_written(graph, tmp_p
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 1 << 20])
 def test_blanks_around_names_and_cells_are_dropped_on_request(graph, tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr("omnigraph.engine.load.csv_records._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("omnigraph.engine.load.reading.csv_records._BLOCK_BYTES", block_bytes)
     _load(graph, tmp_path, ' name , "note" ,age\n ada , "x, ""y"""  , 36 \n bo ,   ,\t7\n', trim=True)
     assert _rows(graph, "name", "note", "age") == [("ada", 'x, "y"', 36), ("bo", None, 7)]
 

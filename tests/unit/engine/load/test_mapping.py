@@ -8,7 +8,7 @@ from tests.raw_files import GRAPH, MAPPING, SCHEMA, write_raw
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.engine.load import Dialect, Source
-from omnigraph.engine.load.expand import expand_sources
+from omnigraph.engine.load.sources.expand import expand_sources
 from omnigraph.errors import ConfigError, FileMissingError, MappingError, TypeMissingError, UsageError
 from omnigraph.values.temporal import format_date, format_datetime
 

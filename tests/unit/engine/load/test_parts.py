@@ -12,8 +12,8 @@ from tests.load_graph import export, load_lines, make_graph
 from omnigraph.catalog import compile_schema
 from omnigraph.engine.load import LoadSettings
 from omnigraph.engine.load.intake import fill_ids, ulid_array
-from omnigraph.engine.load.jsonl import iter_chunks
-from omnigraph.engine.load.sources import ByteStream
+from omnigraph.engine.load.reading.jsonl import iter_chunks
+from omnigraph.engine.load.sources.source import ByteStream
 from omnigraph.engine.load.spool import open_spool
 from omnigraph.errors import PreconditionFailedError, SchemaMovedError
 from omnigraph.lang.pg import parse_schema

@@ -11,7 +11,7 @@ import pytest
 from tests.load_graph import export, load_files, make_graph
 
 from omnigraph.engine.load import Dialect, LoadSettings, Source
-from omnigraph.engine.load.plain import PlainDecoder
+from omnigraph.engine.load.reading.plain import PlainDecoder
 from omnigraph.engine.rows.changes import DELETE
 from omnigraph.errors import BadRowsError, TypeMissingError
 

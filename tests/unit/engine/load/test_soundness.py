@@ -10,9 +10,9 @@ from tests.load_graph import export, load_files, load_lines, make_graph
 
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.load import LoadSettings
-from omnigraph.engine.load import parquet as parquet_module
-from omnigraph.engine.load.parquet import parse_values
-from omnigraph.engine.load.tables import sound_rows
+from omnigraph.engine.load.reading import parquet as parquet_module
+from omnigraph.engine.load.reading.parquet import parse_values
+from omnigraph.engine.load.reading.tables import sound_rows
 from omnigraph.errors import BadRowsError, FileAccessError
 
 SCHEMA = """

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.load.jsonl import iter_chunks
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.reading.jsonl import iter_chunks
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.parts import RangeStream, split_sources

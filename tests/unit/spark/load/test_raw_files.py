@@ -12,7 +12,7 @@ from tests.session_graph import open_session
 from tests.unit.spark.load.test_contract import TINY, run_tasks
 
 from omnigraph.engine.load import Dialect, Source
-from omnigraph.engine.load.expand import expand_sources
+from omnigraph.engine.load.sources.expand import expand_sources
 from omnigraph.spark.load.options import SparkLoadSettings
 
 

@@ -46,8 +46,8 @@ from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.sources import TableOptions, read_sources
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete, Source
-from omnigraph.engine.load.expand import expand_sources
-from omnigraph.engine.load.sources import STDIN
+from omnigraph.engine.load.sources.expand import expand_sources
+from omnigraph.engine.load.sources.source import STDIN
 from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError
 from omnigraph.operations import Attachments
 from omnigraph.operations.history import CreateBranchRequest, ListBranchesRequest

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import IN_MEMORY, BadValue, FileAccessError, UsageError, place_of

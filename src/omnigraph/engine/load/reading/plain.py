@@ -19,10 +19,10 @@ import pyarrow.json as pj
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.comparison import one_array
-from omnigraph.engine.load.parquet import plain_value
-from omnigraph.engine.load.sources import Source
-from omnigraph.engine.load.tables import column_kind, decode_cells, known_columns, owner_of, takes_integers
-from omnigraph.engine.load.texts import usual_dates
+from omnigraph.engine.load.reading.parquet import plain_value
+from omnigraph.engine.load.reading.tables import column_kind, decode_cells, known_columns, owner_of, takes_integers
+from omnigraph.engine.load.reading.texts import usual_dates
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, as_one, show
 from omnigraph.engine.rows.changes import OP, SEQ, mark_columns, read_marking

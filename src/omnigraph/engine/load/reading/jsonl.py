@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import Source, open_source
+from omnigraph.engine.load.sources.source import Source, open_source
 from omnigraph.engine.rows import DecodedChunk
 from omnigraph.errors import LimitExceeded, SourceTooLargeError
 from omnigraph.records import record

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, get_args
 
-from omnigraph.engine.load.dialect import Dialect
-from omnigraph.engine.load.sources import SourceFormat
+from omnigraph.engine.load.sources.dialect import Dialect
+from omnigraph.engine.load.sources.source import SourceFormat
 from omnigraph.errors import MappingError, UsageError, Violation, Violations
 from omnigraph.lang.document import Document, Node, parse_document
 from omnigraph.lang.source import Span

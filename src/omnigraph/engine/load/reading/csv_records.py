@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.load.dialect import Dialect
-from omnigraph.engine.load.jsonl import LineStream, too_long
+from omnigraph.engine.load.reading.jsonl import LineStream, too_long
+from omnigraph.engine.load.sources.dialect import Dialect
 from omnigraph.records import record
 
 _NEWLINE, _RETURN = b"\n\r"

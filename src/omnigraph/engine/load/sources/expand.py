@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from omnigraph.engine.export.manifest import check_files, read_manifest
-from omnigraph.engine.load.dialect import OF_TEXT, USUAL
-from omnigraph.engine.load.mapping import MAPPING_NAME, FolderMapping, MappedFile, read_mapping, refuse
-from omnigraph.engine.load.sources import STDIN, Source, reading, tells_format
+from omnigraph.engine.load.sources.dialect import OF_TEXT, USUAL
+from omnigraph.engine.load.sources.mapping import MAPPING_NAME, FolderMapping, MappedFile, read_mapping, refuse
+from omnigraph.engine.load.sources.source import STDIN, Source, reading, tells_format
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError, Violation
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 from omnigraph.store.files import FileFolder, is_remote, list_objects, open_input

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.engine.load.dialect import USUAL, Dialect
+from omnigraph.engine.load.sources.dialect import USUAL, Dialect
 from omnigraph.engine.rows.columnar import mask_of
 from omnigraph.engine.rows.columns import TEMPORAL, Mask, json_type
 from omnigraph.errors import ValueFormatError

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.load.dialect import USUAL, Dialect, plain_column
-from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.sources.dialect import USUAL, Dialect, plain_column
+from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, kind_of, show
 from omnigraph.engine.rows.changes import (

@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
-from omnigraph.engine.load.csv_records import BrokenQuote, Records, Signs, iter_records
-from omnigraph.engine.load.dialect import UTF_8, Dialect
-from omnigraph.engine.load.jsonl import LineStream, ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import Source, open_source, reading
-from omnigraph.engine.load.tables import ColumnBinding, ParsedColumn, TableReader, bind, owner_of
-from omnigraph.engine.load.texts import parse_texts, value_of_text
+from omnigraph.engine.load.reading.csv_records import BrokenQuote, Records, Signs, iter_records
+from omnigraph.engine.load.reading.jsonl import LineStream, ReadChunk, read_ahead
+from omnigraph.engine.load.reading.tables import ColumnBinding, ParsedColumn, TableReader, bind, owner_of
+from omnigraph.engine.load.reading.texts import parse_texts, value_of_text
+from omnigraph.engine.load.sources.dialect import UTF_8, Dialect
+from omnigraph.engine.load.sources.source import Source, open_source, reading
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, show
 

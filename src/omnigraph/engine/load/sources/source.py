@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from omnigraph.engine.load.dialect import USUAL, Dialect
+from omnigraph.engine.load.sources.dialect import USUAL, Dialect
 from omnigraph.errors import IN_MEMORY, BadValue, FileAccessError, LimitExceeded, SourceTooLargeError, UsageError
 from omnigraph.records import record
 from omnigraph.store.files import input_size, open_input

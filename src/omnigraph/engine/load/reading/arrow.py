@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.engine.load.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.parquet import arrow_reader, misfits
-from omnigraph.engine.load.sources import Source, reading
-from omnigraph.engine.load.tables import bind, owner_of
+from omnigraph.engine.load.reading.jsonl import ReadChunk, read_ahead
+from omnigraph.engine.load.reading.parquet import arrow_reader, misfits
+from omnigraph.engine.load.reading.tables import bind, owner_of
+from omnigraph.engine.load.sources.source import Source, reading
 from omnigraph.engine.rows import DecodedChunk
 
 _FILE_MAGIC = b"ARROW1"

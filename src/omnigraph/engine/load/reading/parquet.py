@@ -17,11 +17,9 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Scalar
 from omnigraph.engine.decimals import exact_cast
-from omnigraph.engine.load.dialect import USUAL, Dialect, is_text, plain_column
-from omnigraph.engine.load.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import STDIN, Source, reading, refuse_bomb
-from omnigraph.engine.load.tables import (
+from omnigraph.engine.load.reading.jsonl import ReadChunk, read_ahead
+from omnigraph.engine.load.reading.tables import (
     ColumnBinding,
     ParsedColumn,
     TableReader,
@@ -31,7 +29,9 @@ from omnigraph.engine.load.tables import (
     owner_of,
     takes_integers,
 )
-from omnigraph.engine.load.texts import read_decimals, read_words, usual_dates, value_of_date, value_of_word
+from omnigraph.engine.load.reading.texts import read_decimals, read_words, usual_dates, value_of_date, value_of_word
+from omnigraph.engine.load.sources.dialect import USUAL, Dialect, is_text, plain_column
+from omnigraph.engine.load.sources.source import STDIN, Source, reading, refuse_bomb
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.rows.columnar import mask_of
