@@ -7,11 +7,14 @@ one task: an attempt may be repeated, and only one of its answers is seen.
 from __future__ import annotations
 
 import base64
+import os
 import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
+# Each holds as much as a worker of Spark does.
+_MOST_THREADS = 4
 _ANSWERS = "task long, answer binary"
 _SCHEMA = pa.schema([("task", pa.int64()), ("answer", pa.binary())])
 # Brackets the error of a task inside the traceback text, which is all that Spark hands on of it.
@@ -60,6 +65,29 @@ class InProcessRunner:
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
         """Return the answer to every task, in their order."""
         return [function(task) for task in tasks]
+
+
+@record
+class ThreadRunner:
+    """Runs several tasks at a time in threads of this process, where no job can be started.
+
+    Args:
+        threads: how many tasks at a time; they bound the memory, because each task bounds its own.
+    """
+
+    threads: int = field(default_factory=lambda: min(os.cpu_count() or 1, _MOST_THREADS))
+
+    def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
+        """Return the answer to every task, in their order."""
+        if len(tasks) < 2:
+            return [function(task) for task in tasks]
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="omnigraph-task") as pool:
+            running = [pool.submit(in_context(function), task) for task in tasks]
+            try:
+                return [one.result() for one in running]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 @record

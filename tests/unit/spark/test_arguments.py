@@ -35,8 +35,7 @@ SETTINGS: dict[Any, dict[str, list[Any]]] = {
     },
     RuleSettings: {
         "kernel": [None, "x"],
-        "scan_rows": [*NOT_NUMBERS, 0, None],
-        **{name: [*NOT_NUMBERS, None] for name in ("kernel_rows", "hash_rows")},
+        **{name: [*NOT_NUMBERS, 0, None] for name in ("bucket_rows", "split_rows")},
     },
     KernelSettings: {
         "memory_limit_bytes": [*NOT_NUMBERS, 0, None],

@@ -28,7 +28,7 @@ from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
 from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
 from omnigraph.spark.pinned_state import PinnedState
-from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
+from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
@@ -293,7 +293,7 @@ class LoadJob:
         if not outcome.types:
             return Verdict()
         limit = max(self._request.limit, 1)
-        verdict = check_written(
+        verdict = check_change(
             self._change(outcome, snapshot),
             self._runner,
             limit=limit,
@@ -309,12 +309,12 @@ class LoadJob:
             problems.add(verdict.every_problem(self.scratch))
         raise verdict.error
 
-    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> WrittenChange:
+    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> ChangeKeys:
         mode = self._request.mode
-        return WrittenChange(
+        return ChangeKeys(
             catalog=self._catalog,
             types={
-                key: WrittenType(
+                key: TypeKeys(
                     type=loaded.owner,
                     files=loaded.keys,
                     strict=mode == "append",
