@@ -9,6 +9,7 @@ from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
 from omnigraph.spark.session import session, stop
+from omnigraph.spark.streams import write_stream
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "revert",
     "session",
     "stop",
+    "write_stream",
 ]
