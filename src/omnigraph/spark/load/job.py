@@ -24,6 +24,7 @@ from omnigraph.records import record
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.change_log import DecidedLog, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
+from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
 from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
@@ -103,6 +104,8 @@ class LoadJob:
             takes_changes=is_log,
         )
         self._changes: ChangeCounts | None = None
+        # Whether a commit has begun that names what tasks wrote.
+        self._may_be_named = False
         # The tables that the input names, with rows or without.
         self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
@@ -132,12 +135,16 @@ class LoadJob:
 
         Raises:
             OmnigraphError: what ``read`` or :meth:`finish` raises; rows that no commit names were removed.
+            KeyboardInterrupt: the caller was interrupted; the same holds, unless a commit had begun.
         """
         written: list[WrittenPart] = []
         try:
             return self.finish(written, read(written))
-        except OmnigraphError as error:
-            self.discard(written, error)
+        except BaseException as error:
+            # An interrupt tells nothing of a commit that had begun.
+            is_clean = isinstance(error, OmnigraphError) and error.effect is Effect.NONE
+            if is_clean or not self._may_be_named:
+                discard_noted(self.scratch)
             raise
         finally:
             self.scratch.clear()
@@ -225,7 +232,7 @@ class LoadJob:
 
         if written.changes:
             txn.add_check(check_again)
-        return written, self._authority.commit(txn)
+        return written, self._commit(txn)
 
     def _apply_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
         """Decide what a change log makes of the state of a transaction, check it, and publish it."""
@@ -272,7 +279,11 @@ class LoadJob:
         if changes:
             txn.add_check(check_again)
         self._changes = decided.counts
-        return WrittenTables(changes=changes, unchanged={}), self._authority.commit(txn)
+        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+
+    def _commit(self, txn: WriteTxn) -> CommitResult:
+        self._may_be_named = True
+        return self._authority.commit(txn)
 
     def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
         if not decided.tables:
