@@ -476,6 +476,7 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
         message=f"revert {wanted}" if message is None else message,
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
+    txn.reverts = wanted
     txn.counters.add(counters.cost())
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)

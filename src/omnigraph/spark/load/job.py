@@ -32,7 +32,7 @@ from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_wri
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
-from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.manifest.rows import BatchMark, RunMark
 from omnigraph.txn.publish.phases import moved, refuse_repeated_batch, swept_error
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -60,6 +60,8 @@ class SparkLoadRequest:
     on_delete: OnDelete = "cascade"
     # Which piece of a stream it is.
     batch: BatchMark | None = None
+    # What the commit says of the run of a pipeline that it is; asked when it is about to be published.
+    run: Callable[[], RunMark] | None = None
     # The column that neighbouring rows should share, by table.
     cluster_by: Mapping[str, str] = field(default_factory=dict)
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
@@ -193,6 +195,8 @@ class LoadJob:
                 raise swept_error(table_key, self._read_on, head.orphan_floor)
         if request.batch is not None:
             txn.mark_batch(request.batch)
+        if request.run is not None:
+            txn.run = request.run()
         return txn
 
     def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
