@@ -112,7 +112,8 @@ class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def to_json(self) -> dict[str, Any]:
         """Return the mark as a commit shows it."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        return told
 
 
 class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -1,0 +1,1 @@
+"""Declared pipelines: how tables of other systems become a graph and keep it current."""
