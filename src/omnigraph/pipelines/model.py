@@ -75,7 +75,8 @@ Incremental = ByColumn | ByFiles | None
 class SourceStep:
     """Rows from elsewhere: what a function returns, or files or tables of a format.
 
-    ``function`` is called with the session of Spark. ``paths`` are files, folders or patterns; formats that have none
+    ``function`` is called with the session of Spark. ``paths`` are files, folders or patterns; formats such as ``jdbc``
+    have none, and say in ``options`` where their rows are.
     """
 
     name: str
@@ -89,7 +90,10 @@ class SourceStep:
 
 @record
 class ViewStep:
-    """Rows made of others: by a function whose parameters name them, or by SQL that does."""
+    """Rows made of others: by a function whose parameters name them, or by SQL that does.
+
+    As with every step that makes rows of others, without function and SQL they are the rows of the one input.
+    """
 
     name: str
     place: Place
