@@ -44,7 +44,7 @@ class BrokenExpectation(Details):
 
 
 @record
-class FailedCheck(Details):
+class RefusedRun(Details):
     """A check that ended a run: how many rows it returned, the first of them, and the branch that was left."""
 
     pipeline: str
@@ -83,6 +83,6 @@ class CheckFailedError(OmnigraphError):
     row = ErrorRow(
         code="pipeline.check_failed",
         kind=Kind.PRECONDITION,
-        details=FailedCheck,
+        details=RefusedRun,
         hint="look at the branch that was left, or at the rows in `omnigraph pipeline report`",
     )
