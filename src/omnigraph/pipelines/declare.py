@@ -296,7 +296,7 @@ class Pipeline:
 
     def declared(self) -> Declared:
         """Return what is declared as far as it can be understood, and what is wrong with the rest."""
-        maker = PartMaker()
+        maker = PartMaker(has_functions=True)
         whole = maker.pipeline(self._given)
         found: dict[str, list[Any]] = {kind: [] for kind in ("source", "view", "resolve", "type", "check", "after")}
         for part in self._parts:

@@ -6,6 +6,7 @@ its place, and the part goes on without it, so that everything can be told at on
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import re
@@ -26,6 +27,7 @@ from omnigraph.pipelines.model import (
     MissingEnd,
     OnDelete,
     Outcome,
+    Part,
     Place,
     Publish,
     ResolveStep,
@@ -36,7 +38,7 @@ from omnigraph.pipelines.model import (
 )
 from omnigraph.pipelines.sql import tables_in
 from omnigraph.records import record
-from omnigraph.values import MAIN, meant
+from omnigraph.values import MAIN
 from omnigraph.values.counts import counted
 
 _ROWS = ("sql", "input")
@@ -126,10 +128,27 @@ def mistake_at(place: Place, message: str, *, step: str | None = None, hint: str
     return Mistake(message=message, file=place.file, line=place.line, step=step, hint=hint)
 
 
+def step_mistake(part: Part, message: str, hint: str | None = None, *, key: str = "") -> Mistake:
+    """Return what is wrong with a step, at the line of one of its keys."""
+    return mistake_at(part.place_of(key), message, step=part.name, hint=hint)
+
+
+def near_name(name: object, known: Iterable[str]) -> str | None:
+    """Return the hint that names the nearest of some names, in whatever letter case it is written.
+
+    >>> near_name("persn", ["Team", "Person"])
+    "did you mean 'Person'?"
+    """
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1) if isinstance(name, str) else []
+    return f"did you mean '{by_lower[near[0]]}'?" if near else None
+
+
 class PartMaker:
     """Makes the parts of one pipeline, and notes what is wrong with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_functions: bool) -> None:
+        self._needed = "a function, sql or an input" if has_functions else "sql or an input"
         self.mistakes: list[Mistake] = []
 
     def refuse(self, given: Given, message: str, *, key: str = "", hint: str | None = None) -> None:
@@ -163,6 +182,7 @@ class PartMaker:
         return SourceStep(
             name=given.name,
             place=given.place,
+            places=given.places,
             function=given.function,
             format=form,
             paths=paths,
@@ -176,6 +196,7 @@ class PartMaker:
         return ViewStep(
             name=given.name,
             place=given.place,
+            places=given.places,
             function=given.function,
             sql=self._text(given, "sql"),
             inputs=self._inputs(given),
@@ -189,6 +210,7 @@ class PartMaker:
         return TypeStep(
             name=given.name,
             place=given.place,
+            places=given.places,
             kind="edge" if is_edge else "node",
             type_name=self._text(given, "type") or given.name,
             function=given.function,
@@ -216,6 +238,7 @@ class PartMaker:
         return ResolveStep(
             name=given.name,
             place=given.place,
+            places=given.places,
             function=given.function,
             sql=self._text(given, "sql"),
             inputs=self._inputs(given),
@@ -238,7 +261,7 @@ class PartMaker:
                 self.refuse(given, "the function of a check takes no parameters; it returns the text of a query")
         elif query is None and given.values.get("query") is None:
             self.refuse(given, "a check needs a query")
-        return CheckStep(name=given.name, place=given.place, function=given.function, query=query)
+        return CheckStep(name=given.name, place=given.place, places=given.places, function=given.function, query=query)
 
     def after(self, given: Given) -> AfterStep:
         """Return what is written upon the new state; ``edges`` is one of the arguments of an algorithm."""
@@ -253,6 +276,7 @@ class PartMaker:
         return AfterStep(
             name=given.name,
             place=given.place,
+            places=given.places,
             algorithm=algorithm,
             arguments=MappingProxyType(arguments),
             write=self._text(given, "write"),
@@ -281,7 +305,7 @@ class PartMaker:
     def unknown_key(self, given: Given, key: str, known: Sequence[str]) -> None:
         """Note a key that means nothing."""
         listed = f"known are {', '.join(known)}"
-        self.refuse(given, f"unknown key '{key}'", key=key, hint=meant(key, known) or listed)
+        self.refuse(given, f"unknown key '{key}'", key=key, hint=near_name(key, known) or listed)
 
     def _check_name(self, given: Given) -> None:
         if not _NAME.fullmatch(given.name):
@@ -301,8 +325,7 @@ class PartMaker:
         if given.function is not None:
             ways.append("function")
         if len(ways) != 1:
-            needed = "a function, sql or an input"
-            found = f"has {' and '.join(ways)}; one of them is enough" if ways else f"needs {needed}"
+            found = f"has {' and '.join(ways)}; one of them is enough" if ways else f"needs {self._needed}"
             self.refuse(given, f"{given.kind} '{given.name}' {found}", key=ways[0] if ways else "")
         if given.function is not None:
             return self._function_inputs(given)
@@ -401,7 +424,9 @@ class PartMaker:
             return usual
         if value in known:
             return str(value)
-        self.refuse(given, f"{key} must be {' | '.join(known)}, not {_shown(value)}", key=key, hint=meant(value, known))
+        self.refuse(
+            given, f"{key} must be {' | '.join(known)}, not {_shown(value)}", key=key, hint=near_name(value, known)
+        )
         return usual
 
     def _flag(self, given: Given, key: str) -> bool:
