@@ -115,11 +115,14 @@ def refuse(pipeline: str, mistakes: Iterable[Mistake]) -> None:
     """
     items = tuple(dict.fromkeys(sorted(mistakes, key=lambda one: (one.file, one.line))))
     if items:
-        more = "" if len(items) == 1 else f" (and {counted(len(items) - 1, 'more mistake')})"
+        first = items[0]
+        is_one = len(items) == 1
         raise PipelineInvalidError(
-            f"{items[0].file}:{items[0].line}: {items[0].message}{more}",
+            f"{first.file}:{first.line}: {first.message}"
+            if is_one
+            else f"pipeline '{pipeline}' has {counted(len(items), 'mistake')}",
             details=Mistakes(pipeline=pipeline, items=items),
-            hint=items[0].hint if len(items) == 1 else None,
+            hint=first.hint if is_one else None,
         )
 
 

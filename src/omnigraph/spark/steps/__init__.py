@@ -1,0 +1,1 @@
+"""The steps of declared pipelines, as Spark sees them."""
