@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.algorithms.writing import written_properties
+from omnigraph.engine.algorithms.writing import target_properties
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.results.info import WrittenProperty
 from omnigraph.errors import PreconditionFailedError
@@ -87,7 +87,7 @@ def _write_once(
     from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
     engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, None, None, None)
-    targets = written_properties(prepared.catalog, prepared.call, property_name)
+    targets = target_properties(prepared.catalog, prepared.call, property_name)
     column = str(prepared.call.algorithm.column)
     relations, storage = FrameRelations(spark=session), engine.store.storage
     with prepared.snapshot.reading():
