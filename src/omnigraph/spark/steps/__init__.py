@@ -1,0 +1,7 @@
+"""The frames of pipelines: how their rows are read, judged, mapped to types and loaded as one commit."""
+
+from omnigraph.spark.steps.job import StepResult, StepsOrder, StepsResult, load_steps
+from omnigraph.spark.steps.rejected import QuarantinePlace
+from omnigraph.spark.steps.rows import RowRule, StepRows
+
+__all__ = ["QuarantinePlace", "RowRule", "StepResult", "StepRows", "StepsOrder", "StepsResult", "load_steps"]
