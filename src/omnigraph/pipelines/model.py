@@ -30,6 +30,9 @@ MissingEnd = Literal["fail", "quarantine", "stub"]
 OnDelete = Literal["cascade", "refuse"]
 """What becomes of the edges of a node that is deleted."""
 
+ComparisonMethod = Literal["exact", "normalised", "jaro_winkler", "token_overlap", "vector_distance"]
+"""How values of two records are compared to resolve entities."""
+
 
 @record
 class Place:
@@ -72,14 +75,26 @@ Incremental = ByColumn | ByFiles | None
 
 
 @record
-class SourceStep:
-    """Rows from elsewhere: what a function returns, or files or tables of a format.
-
-    ``function`` is called with the session of Spark. ``paths`` are files, folders or patterns; formats that have none
-    """
+class Part:
+    """What every step has: a name, where it is declared, and where its keys are, if they have lines of their own."""
 
     name: str
     place: Place
+    places: Mapping[str, Place] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+
+    def place_of(self, key: str) -> Place:
+        """Return where a key stands; the step itself if that is all that is known."""
+        return self.places.get(key, self.place)
+
+
+@record
+class SourceStep(Part):
+    """Rows from elsewhere: what a function returns, or files or tables of a format.
+
+    ``function`` is called with the session of Spark. ``paths`` are files, folders or patterns; formats such as ``jdbc``
+    have none, and say in ``options`` where their rows are.
+    """
+
     function: Callable[..., Any] | None = None
     format: str | None = None
     paths: tuple[str, ...] = ()
@@ -88,11 +103,12 @@ class SourceStep:
 
 
 @record
-class ViewStep:
-    """Rows made of others: by a function whose parameters name them, or by SQL that does."""
+class ViewStep(Part):
+    """Rows made of others: by a function whose parameters name them, or by SQL that does.
 
-    name: str
-    place: Place
+    As with every step that makes rows of others, without function and SQL they are the rows of the one input.
+    """
+
     function: Callable[..., Any] | None = None
     sql: str | None = None
     inputs: tuple[str, ...] = ()
@@ -100,7 +116,7 @@ class ViewStep:
 
 
 @record
-class TypeStep:
+class TypeStep(Part):
     """The rows of a node type or an edge type.
 
     Columns are properties by name, unless ``set`` gives an expression for a property. ``key`` is an expression that
@@ -112,8 +128,6 @@ class TypeStep:
     ``removes_missing``: a full refresh deletes what the source no longer has.
     """
 
-    name: str
-    place: Place
     kind: Literal["node", "edge"]
     type_name: str
     function: Callable[..., Any] | None = None
@@ -134,15 +148,13 @@ class TypeStep:
 
 
 @record
-class ResolveStep:
+class ResolveStep(Part):
     """Records that mean the same entity are joined: a view of its input with the column ``canonical_id``.
 
     ``comparisons`` are tuples of column, method and weight; ``evidence`` names the edge type that keeps the pairs,
     ``overrules`` one that people use to decide pairs themselves.
     """
 
-    name: str
-    place: Place
     function: Callable[..., Any] | None = None
     sql: str | None = None
     inputs: tuple[str, ...] = ()
@@ -156,21 +168,17 @@ class ResolveStep:
 
 
 @record
-class CheckStep:
+class CheckStep(Part):
     """A query over the new state that must return no row; ``function`` returns its text."""
 
-    name: str
-    place: Place
     function: Callable[[], str] | None = None
     query: str | None = None
 
 
 @record
-class AfterStep:
+class AfterStep(Part):
     """What is written upon the new state in the same run: the result of an algorithm, or a mutation."""
 
-    name: str
-    place: Place
     algorithm: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     write: str | None = None
@@ -215,6 +223,9 @@ class Declaration:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
+_PLACES = frozenset({"place", "places"})
+
+
 def _content(value: object) -> Any:
     """Return a value as JSON, without places; functions are their text, and what has none is its name."""
     if callable(value) and not isinstance(value, type):
@@ -227,6 +238,6 @@ def _content(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [_content(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
-        kept = {part.name: _content(getattr(value, part.name)) for part in fields(value) if part.name != "place"}
+        kept = {part.name: _content(getattr(value, part.name)) for part in fields(value) if part.name not in _PLACES}
         return {"": type(value).__name__, **kept}
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
