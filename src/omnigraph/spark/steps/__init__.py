@@ -2,6 +2,15 @@
 
 from omnigraph.spark.steps.job import StepResult, StepsOrder, StepsResult, load_steps
 from omnigraph.spark.steps.rejected import QuarantinePlace
-from omnigraph.spark.steps.rows import RowRule, StepRows
+from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
 
-__all__ = ["QuarantinePlace", "RowRule", "StepResult", "StepRows", "StepsOrder", "StepsResult", "load_steps"]
+__all__ = [
+    "EndNaming",
+    "QuarantinePlace",
+    "RowRule",
+    "StepResult",
+    "StepRows",
+    "StepsOrder",
+    "StepsResult",
+    "load_steps",
+]

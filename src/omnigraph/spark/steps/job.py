@@ -161,9 +161,7 @@ class StepsResult:
     quarantined: int = 0
 
 
-def load_steps(
-    engine: OpenGraph, steps: Sequence[StepRows], order: StepsOrder, runner: SparkRunner
-) -> StepsResult:
+def load_steps(engine: OpenGraph, steps: Sequence[StepRows], order: StepsOrder, runner: SparkRunner) -> StepsResult:
     """Bring the rows of all steps into a branch as one commit, or nothing.
 
     Raises:
@@ -232,9 +230,7 @@ class _StepsJob(LoadJob):
     _kept: int
 
     @classmethod
-    def begin(
-        cls, engine: OpenGraph, steps: Sequence[StepRows], order: StepsOrder, runner: SparkRunner
-    ) -> _StepsJob:
+    def begin(cls, engine: OpenGraph, steps: Sequence[StepRows], order: StepsOrder, runner: SparkRunner) -> _StepsJob:
         """Return the job, with the frames of all steps made ready."""
         # What a trial would do is known once rows are folded, before anything is written to a table.
         as_log = order.is_trial or any(step.is_log or step.removes_missing for step in steps)
@@ -242,7 +238,10 @@ class _StepsJob(LoadJob):
         modes: dict[str, LoadMode] = {step.table_key: _mode(step) for step in steps}
         kinds = [mode for mode in ("overwrite", "merge", "append") if mode in modes.values()]
         catalog = engine.catalog(order.branch)
-        tables = [*(one.table_key for one in catalog.nodes.values()), *(one.table_key for one in catalog.edges.values())]
+        tables = [
+            *(one.table_key for one in catalog.nodes.values()),
+            *(one.table_key for one in catalog.edges.values()),
+        ]
         request = SparkLoadRequest(
             mode="apply" if as_log else kinds[0] if kinds else "merge",
             modes={key: modes.get(key, "merge") for key in tables},
@@ -466,9 +465,7 @@ class _StepsJob(LoadJob):
     # A look at all rows together.
 
     def _screen_order(self, snapshot: GraphSnapshot) -> ScreenOrder:
-        return ScreenOrder(
-            catalog=self._catalog, scratch=self.scratch, state=PinnedState.of(self.storage, snapshot)
-        )
+        return ScreenOrder(catalog=self._catalog, scratch=self.scratch, state=PinnedState.of(self.storage, snapshot))
 
     def _screened(self, judge: Callable[[], Any], screen: Callable[[], bool]) -> Any:
         """Ask the rules; if they do not hold, look for rows that can be left out, or for nodes that can be made up.
@@ -655,9 +652,7 @@ class _StepsJob(LoadJob):
             if taken.count:
                 raise key_exists(key, taken.ids)
 
-    def _reject(
-        self, screened: _Screened, key: str, found: FoundRows, rule: str, says: Mapping[str, str]
-    ) -> None:
+    def _reject(self, screened: _Screened, key: str, found: FoundRows, rule: str, says: Mapping[str, str]) -> None:
         originals = tuple(file.name for file in self._steps[key].originals)
         task = RejectTask(found=found.name, originals=originals, rule=rule, says=dict(says))
         (files,) = self._runner.run(partial(reject_found, self.scratch), [task], "keep the rejected rows")

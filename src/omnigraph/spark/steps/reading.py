@@ -102,9 +102,7 @@ def read_step(
     yield answer_batch(number, partial(_read, orders, reader, number, batches))
 
 
-def _read(
-    orders: WriteOrders, reader: StepReader, number: int, batches: Iterator[pa.RecordBatch]
-) -> StepPart:
+def _read(orders: WriteOrders, reader: StepReader, number: int, batches: Iterator[pa.RecordBatch]) -> StepPart:
     reading = _Reading(orders, reader, number)
     for batch in batches:
         for start in range(0, batch.num_rows, _MOST_ROWS):
@@ -204,7 +202,9 @@ class _Reading:
             if self._kept_bytes > orders.settings.flush_bytes:
                 self._keep_originals()
 
-    def _refuse(self, batch: pa.RecordBatch, lines: npt.NDArray[np.int64], decoded: DecodedChunk) -> npt.NDArray[np.int64]:
+    def _refuse(
+        self, batch: pa.RecordBatch, lines: npt.NDArray[np.int64], decoded: DecodedChunk
+    ) -> npt.NDArray[np.int64]:
         reasons: dict[int, tuple[str, str]] = {}
         for problem in decoded.problems:
             reasons.setdefault(problem.line or 0, (DECODES, problem.message))

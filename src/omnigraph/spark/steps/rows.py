@@ -6,8 +6,7 @@ columns that it came with beside them, so that one that is rejected can be told 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +29,6 @@ MissingEnd = Literal["fail", "quarantine", "stub"]
 _OURS = "__og_"
 FILE = f"{_OURS}file"
 _OP, _SEQ, _ID, _PLACE = f"{_OURS}op", f"{_OURS}seq", f"{_OURS}id", f"{_OURS}place"
-_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
 _ENDS = {"from": "src", "to": "dst"}
 
 
@@ -44,6 +42,14 @@ class RowRule:
 
 
 @record
+class EndNaming:
+    """How rows name an end of an edge: by one expression for its id, or by one for each value of its type's key."""
+
+    expressions: tuple[str, ...]
+    is_key: bool = False
+
+
+@record
 class StepRows:
     """The rows of one type, and what is to be done with them.
 
@@ -53,8 +59,8 @@ class StepRows:
         frame: the rows, with the columns that the step gives them.
         set: an expression for a property whose column is not called as it is.
         key: an expression that is unique for an entity.
-        src: an expression for the source of an edge, or ``Type(expression)`` over the key of that type.
-        dst: the same for its target.
+        src: how rows name the source of an edge, if not by the column ``from``.
+        dst: how they name its target, if not by the column ``to``.
         mode: what becomes of stored rows.
         deletes: a condition for rows that delete.
         sequence: an expression that orders the rows of an entity; the greatest wins.
@@ -71,8 +77,8 @@ class StepRows:
     frame: Any
     set: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     key: str | None = None
-    src: str | None = None
-    dst: str | None = None
+    src: EndNaming | None = None
+    dst: EndNaming | None = None
     mode: StepMode = "merge"
     deletes: str | None = None
     sequence: str | None = None
@@ -239,11 +245,11 @@ class _Preparing:
         ):
             if said is None:
                 continue
-            call = _CALL.fullmatch(said)
-            if call is None or call[1] != name:
-                self._map(target, f"CAST({said} AS STRING)")
-                continue
-            self._take_end(target, catalog.nodes[name], _arguments(call[2]))
+            node = catalog.nodes[name]
+            if said.is_key and node.key is not None:
+                self._take_end(target, node, said.expressions)
+            else:
+                self._map(target, f"CAST({said.expressions[0]} AS STRING)")
 
     def take_marks(self) -> None:
         """Take what stands beside the values of a row of a change log."""
@@ -262,15 +268,11 @@ class _Preparing:
             self.put(_SEQ, fn.expr(step.sequence))
             self.mapped[SEQ] = _SEQ
 
-    def _take_end(self, target: str, node: NodeType, arguments: Sequence[str]) -> None:
+    def _take_end(self, target: str, node: NodeType, arguments: tuple[str, ...]) -> None:
         from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
 
-        if node.key is None:
-            # Its ids are what its rows were given.
-            self._map(target, f"CAST({arguments[0]} AS STRING)")
-            return
-        if len(arguments) != len(node.key):
-            details = BadValue(what="end", value=target, expected=f"{node.name}({', '.join(node.key)})")
+        if len(arguments) != len(node.key or ()):
+            details = BadValue(what="end", value=target, expected=f"{node.name}({', '.join(node.key or ())})")
             raise UsageError(
                 f"end '{target}' of step '{self._step.name}' does not give the key of {node.name}", details=details
             )
@@ -296,8 +298,7 @@ def _with_places(frame: DataFrame, step: StepRows, preparing: _Preparing, owner:
 
     Rows that a rule takes out are counted among themselves, so that they never stand before a good one.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - Spark is loaded where it is used
-    from pyspark.sql import functions as fn  # noqa: PLC0415 - see above
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
 
     names: list[str] = []
     ends = {end.side: end.columns for end in preparing.ends}
@@ -309,35 +310,9 @@ def _with_places(frame: DataFrame, step: StepRows, preparing: _Preparing, owner:
             known = [name for name in (given, column) if name in frame.columns]
             names.append(preparing.mapped.get(given) or (known[0] if known else given))
     names += [f"{_OURS}rule{number}" for number, rule in enumerate(step.rules) if rule.outcome != "warn"]
-    order = []
-    for part in _arguments(step.dedupe or ""):
-        one = fn.expr(re.sub(r"\s+(ASC|DESC)\s*$", "", part, flags=re.IGNORECASE))
-        order.append(one.desc_nulls_last() if part.upper().endswith(" DESC") else one.asc_nulls_last())
-    window = Window.partitionBy(*(fn.col(f"`{name}`") for name in names)).orderBy(*order)
-    return frame.withColumn(_PLACE, fn.row_number().over(window))
+    parts = ", ".join(f"`{name}`" for name in names)
+    return frame.withColumn(_PLACE, fn.expr(f"row_number() OVER (PARTITION BY {parts} ORDER BY {step.dedupe})"))
 
 
 def _is_same(expression: str, column: str) -> bool:
     return expression.strip().strip("`") == column
-
-
-def _arguments(text: str) -> list[str]:
-    """Return the arguments of a call, cut at the commas that no bracket and no quote is around.
-
-    >>> _arguments("lower(a, b), 'x,y'")
-    ['lower(a, b)', "'x,y'"]
-    """
-    found, depth, quote, start = [], 0, "", 0
-    for at, sign in enumerate(text):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"`":
-            quote = sign
-        elif sign in "([":
-            depth += 1
-        elif sign in ")]":
-            depth -= 1
-        elif sign == "," and not depth:
-            found.append(text[start:at].strip())
-            start = at + 1
-    return [*found, text[start:].strip()]

@@ -182,7 +182,9 @@ def _sequences(values: pa.Array, kind: int) -> Any:
         found = values.cast(pa.timestamp("ms")).cast(pa.int64()).fill_null(0).to_numpy()
         return found * _MS_NS if kind == INSTANT else found
     if pa.types.is_date(values.type):
-        return values.cast(pa.date32()).view(pa.int32()).fill_null(0).to_numpy().astype(np.int64) * 86_400 * 1000 * _MS_NS
+        return (
+            values.cast(pa.date32()).view(pa.int32()).fill_null(0).to_numpy().astype(np.int64) * 86_400 * 1000 * _MS_NS
+        )
     return values.cast(pa.int64()).fill_null(0).to_numpy()
 
 
@@ -420,5 +422,3 @@ def _put_found(scratch: ScratchPlace, numbers: Any, side: str, values: pa.Array)
 def row_files(loaded: LoadedType) -> tuple[str, ...]:
     """Return the names of the files that have the ids, ends and places of what was read of a type."""
     return tuple(file.name for file in loaded.keys) or tuple(file.name for file in loaded.aside)
-
-
