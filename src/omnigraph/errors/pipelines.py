@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import Details
 from omnigraph.records import record
 
@@ -55,6 +55,16 @@ class RefusedRun(Details):
     branch: str | None = None
 
 
+@record
+class RunConflict(Details):
+    """Two runs of a pipeline on one branch: that which another run has published since this one began to read."""
+
+    pipeline: str
+    run: str
+    branch: str
+    other: str | None = None
+
+
 class PipelineInvalidError(OmnigraphError):
     """A pipeline declares what cannot be run."""
 
@@ -90,4 +100,16 @@ class CheckFailedError(OmnigraphError):
         kind=Kind.PRECONDITION,
         details=RefusedRun,
         hint="look at the branch that was left, or at the rows in `omnigraph pipeline report`",
+    )
+
+
+class RunConflictError(OmnigraphError):
+    """Another run of the same pipeline has published on the branch, so that this one has read from the wrong place."""
+
+    row = ErrorRow(
+        code="pipeline.run_conflict",
+        kind=Kind.CONFLICT,
+        details=RunConflict,
+        retry=Retry.AFTER_REFRESH,
+        hint="run the pipeline again; it goes on from where the other run has ended",
     )

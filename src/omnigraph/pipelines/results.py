@@ -17,9 +17,12 @@ RunOutcome = Literal["published", "proposed", "nothing", "expectation_failed", "
 
 @record
 class StepReport:
-    """What one step did with its rows: ``rows_in`` is the sum of everything but ``rows_out`` and ``warned``.
+    """What one step did with its rows.
 
-    Of a source or a view only ``rows_out`` and seconds are known.
+    ``rows_in`` is the sum of written, unchanged, superseded, deleted, dropped and quarantined. Rows of the step are
+    neither the ``stubs`` that were made for missing ends, nor ``removed`` entities that a full refresh or an overwrite
+    did not find any more, nor edges that ``cascaded`` with their nodes. Of a source or a view only seconds are known,
+    and ``rows_out`` where it was counted anyway.
     """
 
     name: str
@@ -34,6 +37,8 @@ class StepReport:
     dropped: int = 0
     quarantined: int = 0
     stubs: int = 0
+    removed: int = 0
+    cascaded: int = 0
     seconds: float = 0.0
     inputs: tuple[str, ...] = ()
 
@@ -78,7 +83,9 @@ class RunReport:
     """Everything that is told about a run.
 
     ``changes`` counts what the commit inserted, updated and deleted, by type. ``progress`` is how far each source was
-    read. ``left_branch`` is the branch that was left for a look, ``proposal`` the number of the proposal.
+    read. ``previous_digest`` stands for what was declared when the last run was made, if that was something else.
+    ``stubs`` are ids of nodes that were made for missing ends, by type. ``left_branch`` is the branch that was left for
+    a look, ``proposal`` the number of the proposal. ``is_trial``: it was only tried, and nothing was published.
     """
 
     pipeline: str
@@ -98,6 +105,9 @@ class RunReport:
     quarantine: str | None = None
     left_branch: str | None = None
     proposal: int | None = None
+    previous_digest: str | None = None
+    stubs: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    is_trial: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the report with the field names of the public contract."""
@@ -108,3 +118,13 @@ class RunReport:
     def from_json(cls, told: Mapping[str, Any]) -> RunReport:
         """Return the report that :meth:`to_json` gave."""
         return msgspec.convert(dict(told), cls, strict=False)
+
+
+@record
+class RunProgress:
+    """How far a run is: the step that begins, or how it ended, with the whole report, also of a run that failed."""
+
+    run: str
+    phase: Literal["begin", "read", "load", "after", "check", "publish", "end"]
+    step: str | None = None
+    report: RunReport | None = None

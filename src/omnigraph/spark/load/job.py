@@ -65,6 +65,12 @@ class SparkLoadRequest:
     # The column that neighbouring rows should share, by table.
     cluster_by: Mapping[str, str] = field(default_factory=dict)
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+    # What happens to the stored rows of a table, where that is not ``mode``.
+    modes: Mapping[str, LoadMode] = field(default_factory=dict)
+
+    def mode_of(self, table_key: str) -> LoadMode:
+        """Return what happens to the stored rows of a table."""
+        return self.modes.get(table_key, self.mode)
 
 
 class LoadJob:
@@ -83,6 +89,7 @@ class LoadJob:
     ) -> None:
         self._request = request
         self._runner = runner
+        self._writes_directly = writes_directly
         self._authority, newest = engine.store.current(BranchName.parse(request.branch))
         self._schema_hash = newest.state.schema.hash
         self._read_on = newest.state.version
@@ -117,8 +124,7 @@ class LoadJob:
 
     def name_tables(self, table_keys: Iterable[str]) -> None:
         """Say which types the input is about: an overwrite empties one of which it has no row."""
-        if self._request.mode == "overwrite":
-            self._named.update(table_keys)
+        self._named.update(key for key in table_keys if self._request.mode_of(key) == "overwrite")
 
     def step_done(self, step: str) -> None:
         """Take down how long the step that ends here has taken."""
@@ -178,7 +184,8 @@ class LoadJob:
             except ExpectedVersionMismatchError:
                 # Rows that were compared with stored ones, or replace them, meet what is stored by then. An append does
                 # neither: its files lie at a place that is not the table's any more, and would again.
-                can_repeat = self._request.on_conflict == "rerun" and self._request.mode != "append"
+                is_placed = self._writes_directly and self._request.mode == "append"
+                can_repeat = self._request.on_conflict == "rerun" and not is_placed
                 if not can_repeat or attempt >= self._request.settings.attempts:
                     raise
 
@@ -195,8 +202,6 @@ class LoadJob:
                 raise swept_error(table_key, self._read_on, head.orphan_floor)
         if request.batch is not None:
             txn.mark_batch(request.batch)
-        if request.run is not None:
-            txn.run = request.run()
         return txn
 
     def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
@@ -207,14 +212,7 @@ class LoadJob:
         self.step_done("check")
         self._world.failpoints.hit("spark.load.after_check")
         self._tell("write", outcome)
-        writer = TableWriter(
-            runner=self._runner,
-            storage=self.storage,
-            scratch=self.scratch,
-            mode=self._request.mode,
-            settings=self._request.settings,
-            cluster_by=self._request.cluster_by,
-        )
+        writer = self._table_writer()
         written = writer.write(self._authority, txn, outcome.types, self.orders.tickets, verdict.superseded)
         self.step_done("write")
         self._world.failpoints.hit("spark.load.after_write")
@@ -229,7 +227,7 @@ class LoadJob:
 
         if written.changes:
             txn.add_check(check_again)
-        return written, self._authority.commit(txn)
+        return written, self._commit(txn)
 
     def _apply_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
         """Decide what a change log makes of the state of a transaction, check it, and publish it."""
@@ -276,7 +274,22 @@ class LoadJob:
         if changes:
             txn.add_check(check_again)
         self._changes = decided.counts
-        return WrittenTables(changes=changes, unchanged={}), self._authority.commit(txn)
+        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+
+    def _table_writer(self) -> TableWriter:
+        return TableWriter(
+            runner=self._runner,
+            storage=self.storage,
+            scratch=self.scratch,
+            mode_of=self._request.mode_of,
+            settings=self._request.settings,
+            cluster_by=self._request.cluster_by,
+        )
+
+    def _commit(self, txn: WriteTxn) -> CommitResult:
+        if self._request.run is not None:
+            txn.run = self._request.run()
+        return self._authority.commit(txn)
 
     def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
         if not decided.tables:
@@ -314,15 +327,15 @@ class LoadJob:
         raise verdict.error
 
     def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> WrittenChange:
-        mode = self._request.mode
+        mode_of = self._request.mode_of
         return WrittenChange(
             catalog=self._catalog,
             types={
                 key: WrittenType(
                     type=loaded.owner,
                     files=loaded.keys,
-                    strict=mode == "append",
-                    replaces_all=mode == "overwrite",
+                    strict=mode_of(key) == "append",
+                    replaces_all=mode_of(key) == "overwrite",
                     has_fresh_ids=loaded.has_fresh_ids,
                 )
                 for key, loaded in outcome.types.items()
@@ -336,9 +349,9 @@ class LoadJob:
 
     def _refuse_moved(self, txn: WriteTxn, outcome: Outcome, view: CommitView) -> None:
         """Rows of a merge were found to be stored or not; that must still be so."""
-        if self._request.mode != "merge":
-            return
         for key in txn.changes:
+            if self._request.mode_of(key) != "merge":
+                continue
             before, after = txn.snapshot.entry(key).pin, view.snapshot.entry(key).pin
             if before != after and not outcome.types[key].has_fresh_ids:
                 raise moved(key, before.version, after.version)
