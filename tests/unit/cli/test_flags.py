@@ -28,6 +28,8 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "blob get": READS,
+    "blob stat": READS,
     "algorithm run": WRITES,
     "algorithm list": NOTHING,
     "shell": WRITES,
