@@ -28,6 +28,7 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "embed": WRITES,
     "blob get": READS,
     "blob stat": READS,
     "algorithm run": WRITES,
