@@ -8,16 +8,32 @@ from omnigraph.spark.optimize import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
+from omnigraph.spark.resolve import (
+    Comparison,
+    EvidenceNames,
+    Overrule,
+    Resolution,
+    Resolved,
+    evidence_frames,
+    read_decisions,
+    resolve,
+)
 from omnigraph.spark.session import session, stop
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
+    "Comparison",
+    "EvidenceNames",
     "OptimizeStep",
+    "Overrule",
+    "Resolution",
+    "Resolved",
     "SparkHistorySettings",
     "SparkLoadResult",
     "SparkLoadSettings",
     "check_workers",
     "diff",
+    "evidence_frames",
     "export",
     "frame",
     "load",
@@ -27,8 +43,10 @@ __all__ = [
     "optimize_on_spark",
     "preview_merge",
     "query",
+    "read_decisions",
     "register",
     "replicate_into",
+    "resolve",
     "revert",
     "session",
     "stop",

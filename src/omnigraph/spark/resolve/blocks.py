@@ -43,10 +43,7 @@ def prepared_records(frame: DataFrame, id_column: str, resolution: Resolution) -
     columns = [
         id_text(frame, "id_column", id_column).alias(KEY),
         _block_names(frame, resolution).alias(BLOCKS),
-        *(
-            _value(frame, one).alias(value_column(number))
-            for number, one in enumerate(resolution.comparisons)
-        ),
+        *(_value(frame, one).alias(value_column(number)) for number, one in enumerate(resolution.comparisons)),
     ]
     task = PrepareTask(comparisons=resolution.comparisons)
     with translated(DOING):

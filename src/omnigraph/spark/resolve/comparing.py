@@ -83,9 +83,7 @@ class CompareTask:
     def _compare(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         keys = piece[KEY]
         earlier = Lists.of(piece[EARLIER])
-        measures = [
-            measure(one, keys, piece[value_column(at)]) for at, one in enumerate(self.resolution.comparisons)
-        ]
+        measures = [measure(one, keys, piece[value_column(at)]) for at, one in enumerate(self.resolution.comparisons)]
         compared = 0
         for left, right in _pairs(piece[BLOCK].to_numpy()):
             has_earlier = (earlier.sizes[left] > 0) & (earlier.sizes[right] > 0)

@@ -66,35 +66,31 @@ def decided_pairs(spark: SparkSession, given: DataFrame | Iterable[Overrule], re
     frame = _frame(spark, given)
     left, right = (id_text(frame, "overrules", name) for name in ("left", "right"))
     verdict = id_text(frame, "overrules", "decision")
-    with translated(DOING):
-        rows = frame.select(left.alias("one"), right.alias("two"), verdict.alias("verdict"))
-        known = sql.col("verdict").isin(*get_args(Verdict)) & (sql.col("one") != sql.col("two"))
-        rows = rows.withColumn("is_known", sql.coalesce(known, sql.lit(False))).localCheckpoint()
-        bad = rows.where("not is_known").orderBy("one", "two").limit(1).collect()
-    if bad:
-        raise _unfit_decision(bad[0]["one"], bad[0]["two"], bad[0]["verdict"])
-    pairs = rows.select(
-        sql.least("one", "two").alias("left"),
-        sql.greatest("one", "two").alias("right"),
-        "verdict",
-        (sql.col("one") > sql.col("two")).alias("is_reversed"),
+    pairs = frame.select(
+        sql.least(left, right).alias("left"),
+        sql.greatest(left, right).alias("right"),
+        verdict.alias("verdict"),
+        sql.coalesce(left > right, sql.lit(False)).alias("is_reversed"),
+        sql.coalesce(verdict.isin(*get_args(Verdict)) & (left != right), sql.lit(False)).alias("is_known"),
     )
-    with translated(DOING):
-        once = pairs.groupBy("left", "right").agg(
-            sql.min("verdict").alias("verdict"),
-            sql.max("verdict").alias("last"),
-            sql.min("is_reversed").alias("is_reversed"),
-        )
-        once = once.localCheckpoint()
-        torn = once.where("verdict != last").orderBy("left", "right").limit(_SHOWN).collect()
-    if torn:
-        raise _torn([(row["left"], row["right"]) for row in torn])
-    there = once.drop("last")
+    once = pairs.groupBy("left", "right").agg(
+        sql.min("verdict").alias("verdict"),
+        sql.max("verdict").alias("last"),
+        sql.min("is_reversed").alias("is_reversed"),
+        sql.min("is_known").alias("is_known"),
+    )
     for end in ("left", "right"):
-        there = there.join(records.select(sql.col(KEY).alias(end)).hint("shuffle_hash"), end, "left_semi")
+        there = records.select(sql.col(KEY).alias(end), sql.lit(True).alias(f"has_{end}"))
+        once = once.join(there.hint("shuffle_hash"), end, "left")
     with translated(DOING):
-        there = there.localCheckpoint()
-        return DecidedFrame(rows=there, unknown=once.count() - there.count())
+        once = once.localCheckpoint()
+        bad = once.where("not is_known or verdict != last").orderBy("is_known", "left", "right").limit(_SHOWN).collect()
+        if bad and not bad[0]["is_known"]:
+            raise _unfit_decision(bad[0]["left"], bad[0]["right"], bad[0]["verdict"])
+        if bad:
+            raise _torn([(row["left"], row["right"]) for row in bad])
+        rows = once.where("has_left and has_right").select("left", "right", "verdict", "is_reversed")
+        return DecidedFrame(rows=rows, unknown=once.where("has_left is null or has_right is null").count())
 
 
 def _frame(spark: SparkSession, given: object) -> DataFrame:

@@ -8,7 +8,7 @@ import unicodedata
 # Marks above and below a letter. Those of lower classes, of Japanese and Indic scripts say, make it another letter.
 _ACCENT_CLASS = 200
 # Marks that are written inside of words, as in "O'Brien".
-_APOSTROPHES = frozenset("'`´\u2018\u2019\u02bc\u02b9\uff07")
+_APOSTROPHES = frozenset("'`\u00b4\u2018\u2019\u02bc\u02b9\uff07")
 _ASCII_INSIDE = re.compile(r"['`\x00-\x08\x0e-\x1b\x7f]")
 _ASCII_BETWEEN = re.compile(r"[!-#%&(-*,-/:;?@\[-\]_{}\s\x1c-\x1f]+")
 
@@ -18,7 +18,7 @@ def fold(text: str) -> str:
 
     Apostrophes and characters that nobody sees vanish, other punctuation separates words. Symbols stay.
 
-    >>> fold("  Renée O’BRIEN-Löwe, Jr. "), fold("Straße ＃１２"), fold("C++ / ガ")
+    >>> fold("  Renée O'BRIEN-Löwe, Jr. "), fold("Straße #12"), fold("C++ / ガ")
     ('renee obrien lowe jr', 'strasse 12', 'c++ ガ')
     """
     if text.isascii():

@@ -29,11 +29,13 @@ class Identities:
         retired: earlier ids in ``canonical`` that no cluster has, with the id of the cluster that they went into in
             ``into``, null if all their records are gone.
         ended: rows of the earlier ``members`` that hold no more.
+        is_first: whether there was no earlier result.
     """
 
     members: DataFrame
     retired: DataFrame
     ended: DataFrame
+    is_first: bool = False
 
 
 def name_clusters(clusters: DataFrame, previous: DataFrame) -> Identities:
@@ -61,8 +63,8 @@ def name_clusters(clusters: DataFrame, previous: DataFrame) -> Identities:
     members = members.select(sql.col(KEY).alias("id"), sql.col("name").alias("canonical")).localCheckpoint()
     into = stays.join(names.hint("shuffle_hash"), "label").select("canonical", sql.col("name").alias("into"))
     every = previous.select("canonical").distinct().join(into.hint("shuffle_hash"), "canonical", "left")
-    retired = every.where("into is null or into != canonical").localCheckpoint()
-    ended = previous.join(members.hint("shuffle_hash"), ["id", "canonical"], "left_anti").localCheckpoint()
+    retired = every.where("into is null or into != canonical")
+    ended = previous.join(members.hint("shuffle_hash"), ["id", "canonical"], "left_anti")
     return Identities(members=members, retired=retired, ended=ended)
 
 
@@ -70,13 +72,14 @@ def _new_names(labels: DataFrame, taken: DataFrame) -> DataFrame:
     """Return names for clusters by ``label``: the first in the row of names of each that is not taken."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - see above
 
-    number, found, waiting = 1, None, labels.localCheckpoint()
+    number, found, waiting = 1, None, labels
     while True:
         name = sql.col("label") if number == 1 else sql.concat("label", sql.lit(f"~{number}"))
-        named = waiting.select("label", name.alias("name"))
-        free = named.join(taken.hint("shuffle_hash"), "name", "left_anti").select("label", "name").localCheckpoint()
+        known = taken.withColumn("is_taken", sql.lit(True)).hint("shuffle_hash")
+        tried = waiting.select("label", name.alias("name")).join(known, "name", "left").localCheckpoint()
+        free = tried.where("is_taken is null").select("label", "name")
         found = free if found is None else found.unionByName(free)
-        waiting = waiting.join(free.hint("shuffle_hash"), "label", "left_anti").localCheckpoint()
+        waiting = tried.where("is_taken").select("label")
         if waiting.isEmpty():
             return found
         taken, number = taken.unionByName(free.select("name")), number + 1

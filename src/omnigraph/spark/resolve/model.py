@@ -195,7 +195,9 @@ class ResolveCounts:
         """What whoever reads the result should know."""
         found = []
         if self.skipped_blocks:
-            found.append(f"{self.skipped_blocks:,} blocks were too large and skipped, with {self.skipped_pairs:,} pairs")
+            found.append(
+                f"{self.skipped_blocks:,} blocks were too large and skipped, with {self.skipped_pairs:,} pairs"
+            )
         if self.unknown_overrules:
             found.append(f"{self.unknown_overrules:,} decisions name records that are not there")
         return tuple(found)

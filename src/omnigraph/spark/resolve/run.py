@@ -29,14 +29,14 @@ _DIFFERENT = "different by overrule"
 
 @record
 class Resolved:
-    """Entities, and why they are what they are. All frames are made; using them compares nothing again.
+    """Entities, and why they are what they are. Using the frames compares nothing again.
 
     Args:
         resolution: what was asked for.
         members: every record in ``id``, with the id of its entity in ``canonical``.
         evidence: the pairs that were joined, or are to be looked at, or that people decided about: ``left`` and
             ``right`` (the larger id), ``decision``, ``score``, the similarity of each comparison in ``score_<name>``,
-            ``joined`` whether both are the same entity, ``is_reversed`` whether a decision has them the other way round.
+            ``joined`` whether both are the same entity, ``is_reversed`` whether people named the larger one first.
         retired: earlier entities in ``canonical`` that are none any more, with the entity they went into in ``into``.
         ended: ``id`` and ``canonical`` of earlier members that are no longer such.
         skipped: blocks that were too large: ``expression``, ``value``, ``rows``, ``pairs``.
@@ -128,7 +128,7 @@ def _judge(compared: DataFrame, decided: DecidedFrame | None, resolution: Resolu
     pairs = compared.where(f"{LEFT} is not null").drop(COMPARED)
     by_score = sql.when(sql.col(SCORE) >= resolution.threshold, "same").otherwise("review")
     if decided is None:
-        return pairs.withColumns({"decision": by_score, "is_reversed": sql.lit(False)}).localCheckpoint()
+        return pairs.withColumns({"decision": by_score, "is_reversed": sql.lit(False)})
     both = pairs.join(decided.rows.hint("shuffle_hash"), [LEFT, RIGHT], "full")
     decision = sql.when(sql.col("verdict").isNotNull(), sql.concat("verdict", sql.lit(" by overrule")))
     is_reversed = sql.coalesce("is_reversed", sql.lit(False))
@@ -158,7 +158,7 @@ def _cut(labels: DataFrame, judged: DataFrame, parallelism: int) -> DataFrame:
     deciding = judged.where(sql.col("decision").isin(*_JOINS, _DIFFERENT))
     links = _with_labels(deciding, labels).where("label = label_right")
     links = links.select("label", LEFT, RIGHT, SCORE, verdict.alias("verdict")).localCheckpoint()
-    torn = links.where("verdict = 'different'").select("label").distinct().localCheckpoint()
+    torn = links.where("verdict = 'different'").select("label").distinct()
     if torn.isEmpty():
         return labels
     rows = links.join(torn.hint("shuffle_hash"), "label", "left_semi")
@@ -181,6 +181,7 @@ def _identities(spark: SparkSession, clusters: DataFrame, before: DataFrame | No
         members=clusters.toDF("id", "canonical"),
         retired=spark.createDataFrame([], "canonical string, into string"),
         ended=spark.createDataFrame([], "id string, canonical string"),
+        is_first=True,
     )
 
 
@@ -219,5 +220,5 @@ def _count(
         cut_by_overrule=by_decision.get("cut by overrule", 0),
         unknown_overrules=0 if decided is None else decided.unknown,
         entities=sums[1],
-        retired=identities.retired.count(),
+        retired=0 if identities.is_first else identities.retired.count(),
     )
