@@ -154,7 +154,7 @@ def _way(decided: Sequence[tuple[str, str]], start: str, end: str) -> list[tuple
                 waiting.append(other)
     way: list[tuple[str, str]] = []
     key = end
-    while (pair := came.get(key)) is not None:
-        way.append(pair)
-        key = pair[1] if pair[0] == key else pair[0]
+    while (step := came.get(key)) is not None:
+        way.append(step)
+        key = step[1] if step[0] == key else step[0]
     return way[::-1]

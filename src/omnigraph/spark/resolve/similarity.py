@@ -213,4 +213,5 @@ def spans(sizes: Rows) -> Rows:
 def _codes(values: Any) -> Rows:
     """Return a number for each value, equal ones for equal values, -1 for null."""
     encoded = pc.dictionary_encode(values)
-    return pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Rows = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
