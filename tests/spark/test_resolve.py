@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from itertools import combinations
 
@@ -35,6 +36,9 @@ RANDOM = Resolution(
     review=0.6,
     max_block_rows=4,
 )
+IS_LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
+# The model knows no order of rows; rows in another order than it was made with are the harder case.
+CASES = [(seed, is_shuffled) for seed in range(11, 15) for is_shuffled in (False, True)] if IS_LONG else [(11, True)]
 KINDS = {
     "id": pa.string(),
     "team": pa.string(),
@@ -110,9 +114,9 @@ def frame_of(spark, rows):
     return spark.createDataFrame(pa.Table.from_pylist(rows, pa.schema(KINDS.items())))
 
 
-@pytest.mark.parametrize("is_shuffled", [False, True])
-def test_result_is_that_of_the_plain_model_in_any_order_of_rows(spark, is_shuffled):
-    chance = random.Random(11)  # noqa: S311 - the same at every run
+@pytest.mark.parametrize(("seed", "is_shuffled"), CASES)
+def test_result_is_that_of_the_plain_model_in_any_order_of_rows(spark, seed, is_shuffled):
+    chance = random.Random(seed)  # noqa: S311 - the same at every run
     records, previous, overrules = random_records(chance, 40)
     wanted = resolve_model(records, RANDOM, random_blocks, previous, overrules)
     rows, before = list(records.values()), list(previous.items())
@@ -157,7 +161,19 @@ def test_result_is_that_of_the_plain_model_in_any_order_of_rows(spark, is_shuffl
     assert any("~2" in name for name in wanted.members.values())
 
 
-def test_planted_duplicates_are_found_and_others_are_not(spark):
+PLANTED = Resolution(
+    blocking=("city", "lower(b1)"),
+    comparisons=(
+        Comparison(column="name", method="jaro_winkler"),
+        Comparison(column="name", method="token_overlap", name="words", weight=0.5),
+        Comparison(column="city", weight=1.5),
+    ),
+    threshold=0.7,
+)
+
+
+def planted_records():
+    """Return records of people, some of them twice or thrice with mistakes, and who is who."""
     chance = random.Random(1)  # noqa: S311 - the same at every run
     parts = ["ba", "ko", "mi", "ra", "tel", "son", "dor", "fin", "gal", "hu", "lem", "ner"]
     rows, planted = [], {}
@@ -175,29 +191,25 @@ def test_planted_duplicates_are_found_and_others_are_not(spark):
                 {"id": f"{number:03}-{copy}", "name": name, "city": born if copy != 2 else None, "b1": last[:2]}
             )
             planted[rows[-1]["id"]] = number
-    resolution = Resolution(
-        blocking=("city", "lower(b1)"),
-        comparisons=(
-            Comparison(column="name", method="jaro_winkler"),
-            Comparison(column="name", method="token_overlap", name="words", weight=0.5),
-            Comparison(column="city", weight=1.5),
-        ),
-        threshold=0.78,
-    )
-    found = resolve(spark, frame_of(spark, rows), "id", resolution)
+    return rows, planted
+
+
+def test_planted_duplicates_are_found_and_others_are_not(spark):
+    rows, planted = planted_records()
+    found = resolve(spark, frame_of(spark, rows), "id", PLANTED)
     members = {row["id"]: row["canonical"] for row in found.members.collect()}
     pairs = list(combinations(members, 2))
     joined = {pair for pair in pairs if members[pair[0]] == members[pair[1]]}
     same = {pair for pair in pairs if planted[pair[0]] == planted[pair[1]]}
     assert len(same) > 100
-    assert len(joined & same) / len(joined) > 0.97
-    assert len(joined & same) / len(same) > 0.85
+    assert len(joined & same) / len(joined) > 0.99
+    assert len(joined & same) / len(same) > 0.9
     assert found.counts.compared < len(pairs) / 5
 
 
 SCHEMA = """
 node Customer { code: String @key  name: String? }
-node Person { id: String @key  note: String? }
+node Person { canonical: String @key  note: String? }
 edge SameAs: Customer -> Person { @key(src, dst) }
 edge Compared: Customer -> Customer { decision: String  score: F64?  by_name: F64?  @key(src, dst) }
 """
@@ -246,7 +258,7 @@ def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark,
 
         # A smaller id joins, another one is new; people say that c6 is somebody else, the other way round.
         add(graph, ("c1", "Mira LOWE"), ("c5", "Bo Eck"))
-        graph.mutate('query n() { update Person set { note: "vip" } where id = "c2" }')
+        graph.mutate('query n() { update Person set { note: "vip" } where canonical = "c2" }')
         graph.mutate('query d() { delete Compared where from = "c2" and to = "c6" }')
         graph.mutate('query d() { insert Compared { from: "c6", to: "c2", decision: "different by overrule" } }')
         found, loaded = run_on(graph, spark)
@@ -278,7 +290,7 @@ def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark,
         assert {two for _, two in edges(graph, "sameAs", "")} == {"c2", "c4"}
         assert [tuple(row) for row in found.retired.collect()] == [("c6", "c2")]
         assert sorted(
-            row["id"] for row in graph.query("query p() { match { $p: Person } return { $p.id as id } }")
+            row["id"] for row in graph.query("query p() { match { $p: Person } return { $p.canonical as id } }")
         ) == [
             "c2",
             "c4",

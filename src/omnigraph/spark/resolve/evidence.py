@@ -52,7 +52,7 @@ class EvidenceNames:
 
     entity: str
     member: str
-    key: str = "id"
+    key: str = "canonical"
     pair: str | None = None
     decision: str = "decision"
     score: str | None = "score"
