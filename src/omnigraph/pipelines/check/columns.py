@@ -280,5 +280,7 @@ def _misfit(
     kind = column_kind(owner, target)
     if can_parse(kind, given) or (takes_integers(owner, target) and pa.types.is_integer(given)):
         return
-    what = f"the id of '{owner.name}'" if target in {"id", *ENDS} else f"property '{target}' of {owner.name}"
+    what = f"property '{target}' of {owner.name}"
+    if target in {"id", *ENDS}:
+        what = f"{'the id' if target == 'id' else 'an end'} of {owner.name}"
     yield step_mistake(step, f"{told} is {given}, and {what} is {kind}", key=key)
