@@ -264,7 +264,9 @@ def _unknown_columns(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Sch
 
 
 def _unused(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Schema) -> Iterator[Mistake]:
-    for name in _unknown_columns(step, owner, columns):
+    # Whoever takes the rows of an input as they are has not chosen its columns.
+    is_chosen = step.function is not None or step.sql is not None
+    for name in _unknown_columns(step, owner, columns) if is_chosen else ():
         missing = [prop.name for prop in owner.properties if prop.name not in columns.names]
         hint = near_name(name, missing) or "leave it out, or use it in an expression"
         yield step_mistake(step, f"column '{name}' of '{step.name}' is no property of {owner.name}", hint)
