@@ -86,6 +86,7 @@ class RunReport:
     read. ``previous_digest`` stands for what was declared when the last run was made, if that was something else.
     ``stubs`` are ids of nodes that were made for missing ends, by type. ``left_branch`` is the branch that was left for
     a look, ``proposal`` the number of the proposal. ``is_trial``: it was only tried, and nothing was published.
+    ``is_undone``: its commit was reverted later. ``replayed`` are runs whose rejected rows it has taken.
     """
 
     pipeline: str
@@ -108,6 +109,8 @@ class RunReport:
     previous_digest: str | None = None
     stubs: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     is_trial: bool = False
+    is_undone: bool = False
+    replayed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report with the field names of the public contract."""

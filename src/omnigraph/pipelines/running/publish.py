@@ -30,6 +30,7 @@ from omnigraph.records import record
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
+from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.pipelines.running.run import RunOptions
@@ -129,7 +130,7 @@ class Publication:
             left = self.place.name
         sample = json.dumps(failed.samples[0], ensure_ascii=False) if failed.samples else None
         raise CheckFailedError(
-            f"check '{failed.name}' of pipeline '{self.declaration.name}' does not hold: it returned {failed.rows} rows",
+            f"check '{failed.name}' does not hold: it returned {counted(failed.rows, 'row')}",
             details=RefusedRun(
                 pipeline=self.declaration.name,
                 run=self.run,

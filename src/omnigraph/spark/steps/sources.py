@@ -69,6 +69,28 @@ def read_files(
         raise job_error("read a source", error) from error
 
 
+def stream_files(
+    spark: SparkSession,
+    fmt: str,
+    path: str,
+    options: Mapping[str, str],
+    schema: Any,
+    files_per_batch: int | None,
+) -> DataFrame:
+    """Return the rows of files of a folder as they come.
+
+    Raises:
+        SparkJobError: Spark does not read that as a stream.
+    """
+    reader = spark.readStream.format(_format(fmt)).options(**_options(fmt, options)).schema(schema)
+    if files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
+    try:
+        return reader.load(path)
+    except Exception as error:
+        raise job_error("read a source as a stream", error) from error
+
+
 def _format(fmt: str) -> str:
     return "json" if fmt == "jsonl" else fmt
 
@@ -152,7 +174,7 @@ def column_type(frame: DataFrame, column: str) -> str:
     Raises:
         UsageError: the frame has no such column, or its values have no order that lasts.
     """
-    kinds = {name: kind for name, kind in frame.dtypes}
+    kinds = dict(frame.dtypes)
     kind = kinds.get(column)
     if kind is None:
         details = BadValue(what="column", value=column, expected=", ".join(kinds)[:200])
