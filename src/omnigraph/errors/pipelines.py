@@ -74,6 +74,11 @@ class PipelineInvalidError(OmnigraphError):
         details=Mistakes,
         hint="repair the declaration; `omnigraph pipeline validate` tells everything that is wrong with it",
     )
+    details: Mistakes
+
+    def __str__(self) -> str:
+        items = self.details.items
+        return self.message if len(items) < 2 else "\n".join([self.message, *(f"  {item}" for item in items)])
 
 
 class ExpectationFailedError(OmnigraphError):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from omnigraph.errors import BadValue, FileAccessError, Mistake, UsageError
+from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, Mistake, UsageError
 from omnigraph.pipelines.check.calls import raised_mistake
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Place
@@ -27,7 +27,7 @@ def load_declaration(path: str | Path) -> Declaration:
     Raises:
         PipelineInvalidError: a part of it makes no sense, or running it fails.
         UsageError: it is neither Python nor YAML, by the end of its name.
-        FileAccessError: it cannot be read.
+        FileMissingError, FileAccessError: it cannot be read.
     """
     return read_declared(path).unwrap()
 
@@ -38,7 +38,7 @@ def read_declared(path: str | Path) -> Declared:
     Raises:
         PipelineInvalidError: nothing of it can be understood.
         UsageError: it is neither Python nor YAML, by the end of its name.
-        FileAccessError: it cannot be read.
+        FileMissingError, FileAccessError: it cannot be read.
     """
     check_path("path", path)
     suffix = Path(path).suffix.lower()
@@ -47,6 +47,9 @@ def read_declared(path: str | Path) -> Declared:
         raise UsageError(f"'{path}' is neither Python nor YAML", details=details, hint="name it .py or .yaml")
     try:
         data = Path(path).read_bytes()
+    except FileNotFoundError as problem:
+        missing = MissingThing(what="file", name=str(path))
+        raise FileMissingError(f"file '{path}' was not found", details=missing) from problem
     except OSError as problem:
         details = BadValue(what="file", value=str(path), expected="a file that can be read")
         why = (problem.strerror or str(problem)).lower()

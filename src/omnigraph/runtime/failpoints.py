@@ -161,6 +161,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "history.merge.after_record": "what a merge brings is written down, no commit names it",
         "history.proposal.after_publish": "a proposal is merged, and does not say so yet",
         "spark.load.after_read": "the input of a load on Spark is read, files lie beside tables and nothing names them",
+        "spark.load.after_part": "a task of a load on Spark has written the rows of its part, nothing names them",
         "spark.load.after_check": "the rows of a load on Spark keep every rule, nothing names their files",
         "spark.source.after_rows": "the rows of one more partition are written, nothing names their files",
         "spark.source.before_publish": "all partitions of a write are staged, nothing names their files",

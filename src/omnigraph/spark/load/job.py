@@ -24,11 +24,12 @@ from omnigraph.records import record
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.change_log import DecidedLog, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
+from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
 from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
 from omnigraph.spark.pinned_state import PinnedState
-from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
+from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
@@ -112,6 +113,8 @@ class LoadJob:
             takes_changes=is_log,
         )
         self._changes: ChangeCounts | None = None
+        # Whether a commit has begun that names what tasks wrote.
+        self._may_be_named = False
         # The tables that the input names, with rows or without.
         self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
@@ -140,12 +143,16 @@ class LoadJob:
 
         Raises:
             OmnigraphError: what ``read`` or :meth:`finish` raises; rows that no commit names were removed.
+            KeyboardInterrupt: the caller was interrupted; the same holds, unless a commit had begun.
         """
         written: list[WrittenPart] = []
         try:
             return self.finish(written, read(written))
-        except OmnigraphError as error:
-            self.discard(written, error)
+        except BaseException as error:
+            # An interrupt tells nothing of a commit that had begun.
+            is_clean = isinstance(error, OmnigraphError) and error.effect is Effect.NONE
+            if is_clean or not self._may_be_named:
+                discard_noted(self.scratch)
             raise
         finally:
             self.scratch.clear()
@@ -289,6 +296,7 @@ class LoadJob:
     def _commit(self, txn: WriteTxn) -> CommitResult:
         if self._request.run is not None:
             txn.run = self._request.run()
+        self._may_be_named = True
         return self._authority.commit(txn)
 
     def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
@@ -310,7 +318,7 @@ class LoadJob:
         if not outcome.types:
             return Verdict()
         limit = max(self._request.limit, 1)
-        verdict = check_written(
+        verdict = check_change(
             self._change(outcome, snapshot),
             self._runner,
             limit=limit,
@@ -326,12 +334,12 @@ class LoadJob:
             problems.add(verdict.every_problem(self.scratch))
         raise verdict.error
 
-    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> WrittenChange:
+    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> ChangeKeys:
         mode_of = self._request.mode_of
-        return WrittenChange(
+        return ChangeKeys(
             catalog=self._catalog,
             types={
-                key: WrittenType(
+                key: TypeKeys(
                     type=loaded.owner,
                     files=loaded.keys,
                     strict=mode_of(key) == "append",
