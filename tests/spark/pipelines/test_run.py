@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import ExpectationFailedError
 from omnigraph.history.merge import revert_commit
 from omnigraph.operations.history import CreateBranchRequest, MergeRequest
 from omnigraph.operations.local import LocalBackend
-from omnigraph.pipelines import Pipeline, drop, fail, quarantine, warn
+from omnigraph.pipelines import Pipeline, drop, fail
 from omnigraph.pipelines.running import quarantined, read_quarantine, replay, run, status
-from tests.load_graph import export, make_graph
-
-SCHEMA = """
-node Person { slug: String @key  name: String?  age: I32?  score: F64? }
-node Team { code: String @key }
-edge WorksIn: Person -> Team { since: Date?  @key(src, dst) }
-"""
+from tests.load_graph import make_graph
+from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
 
 @pytest.fixture
@@ -31,50 +23,8 @@ def graph(tmp_path):
         yield opened
 
 
-def customers(folder, name, rows):
-    """Write a file of customers."""
-    folder.mkdir(exist_ok=True)
-    fields = [("email", pa.string()), ("name", pa.string()), ("age", pa.int32()), ("team", pa.string())]
-    schema = pa.schema([*fields, ("updated_at", pa.timestamp("us", tz="UTC"))])
-    table = pa.Table.from_pylist(
-        [{**row, "updated_at": datetime(2026, 1, 1, 0, row["at"], tzinfo=UTC)} for row in rows]
-    )
-    pq.write_table(table.select(schema.names).cast(schema), folder / name)
-
-
-def row(number, at, **values):
-    return {"email": f"P{number}@X", "name": f"p {number}", "age": number, "team": f"t{number % 2}", "at": at} | values
-
-
-def pipeline(folder, incremental="updated_at", **options):
-    """Return the pipeline of customers, with teams made of them."""
-    crm = Pipeline("crm", **options)
-    crm.source("customers", format="parquet", path=str(folder), incremental=incremental)
-    crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers")
-    crm.node(
-        "Person",
-        name="person",
-        input="customers",
-        set={"slug": "lower(email)"},
-        expect=[quarantine("adult", "age >= 0"), warn("young", "age < 100")],
-    )
-    crm.edge(
-        "WorksIn",
-        name="works_in",
-        input="customers",
-        src="Person(lower(email))",
-        dst="Team(team)",
-        missing_end="quarantine",
-    )
-    return crm
-
-
-def people(graph):
-    return {one["data"]["slug"]: one["data"] for one in export(graph) if one.get("type") == "Person"}
-
-
 def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, graph, tmp_path):
-    customers(tmp_path / "raw", "a.parquet", [row(n, n) for n in range(6)])
+    write_customers(tmp_path / "raw", "a.parquet", [row(n, n) for n in range(6)])
     crm = pipeline(tmp_path / "raw")
     before = graph.snapshot().state.version
     first = run(crm, graph, spark=spark)
@@ -85,7 +35,7 @@ def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, grap
         "works_in": (6, 6),
     }
     assert run(crm, graph, spark=spark).outcome == "nothing"
-    customers(tmp_path / "raw", "b.parquet", [row(6, 30), row(1, 31, name="other"), row(2, 5, name="late")])
+    write_customers(tmp_path / "raw", "b.parquet", [row(6, 30), row(1, 31, name="other"), row(2, 5, name="late")])
     again = run(crm, graph, spark=spark)
     assert {step.name: (step.rows_in, step.written) for step in again.steps if step.rows_in} == {
         "team": (2, 0),
@@ -100,10 +50,10 @@ def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, grap
 
 def test_rows_at_the_value_that_was_reached_are_not_read_again_nor_later(spark, graph, tmp_path):
     """Ties: what has the greatest value when a run looks is read, what gets the same value later is not."""
-    customers(tmp_path / "raw", "a.parquet", [row(1, 5), row(2, 5)])
+    write_customers(tmp_path / "raw", "a.parquet", [row(1, 5), row(2, 5)])
     crm = pipeline(tmp_path / "raw")
     assert run(crm, graph, spark=spark).progress["customers"]["type"] == "timestamp"
-    customers(tmp_path / "raw", "b.parquet", [row(3, 5)])
+    write_customers(tmp_path / "raw", "b.parquet", [row(3, 5)])
     assert run(crm, graph, spark=spark).outcome == "nothing"
     told = run(crm, graph, spark=spark, since="2026-01-01 00:04:00")
     assert (told.outcome, sorted(people(graph))) == ("published", ["p1@x", "p2@x", "p3@x"])
@@ -111,10 +61,10 @@ def test_rows_at_the_value_that_was_reached_are_not_read_again_nor_later(spark, 
 
 def test_files_are_read_once_until_they_change_and_a_reverted_run_is_read_again(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(1, 1)])
+    write_customers(raw, "a.parquet", [row(1, 1)])
     crm = pipeline(raw, incremental="files")
     run(crm, graph, spark=spark)
-    customers(raw, "b.parquet", [row(2, 2)])
+    write_customers(raw, "b.parquet", [row(2, 2)])
     second = run(crm, graph, spark=spark)
     assert [path.rpartition("/")[2] for path, _, _ in second.progress["customers"]["files"]] == ["b.parquet"]
     assert run(crm, graph, spark=spark).outcome == "nothing"
@@ -125,13 +75,13 @@ def test_files_are_read_once_until_they_change_and_a_reverted_run_is_read_again(
     assert sorted(people(graph)) == ["p1@x", "p2@x"]
     told = status(graph, "crm")
     assert [(one.run, one.is_undone) for one in told][:2] == [(third.run, False), (second.run, True)]
-    customers(raw, "a.parquet", [row(1, 1, name="changed")])
+    write_customers(raw, "a.parquet", [row(1, 1, name="changed")])
     assert [step.written for step in run(crm, graph, spark=spark).steps if step.name == "person"] == [1]
 
 
 def test_each_branch_has_its_own_progress_and_a_merge_brings_it(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(1, 1)])
+    write_customers(raw, "a.parquet", [row(1, 1)])
     crm = pipeline(raw)
     backend = LocalBackend(graph, "read_write")
     backend.execute(CreateBranchRequest(name="review"))
@@ -144,7 +94,7 @@ def test_each_branch_has_its_own_progress_and_a_merge_brings_it(spark, graph, tm
 
 def test_rejected_rows_are_kept_with_their_reason_and_can_be_taken_after_a_repair(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(1, 1), row(2, 2, age=-1), row(3, 3, team=None), row(4, 4, email=None)])
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2, age=-1), row(3, 3, team=None), row(4, 4, email=None)])
     told = run(pipeline(raw), graph, spark=spark)
     person, works = (step for step in told.steps if step.name in {"person", "works_in"})
     assert (person.rows_in, person.written, person.quarantined) == (4, 2, 2)
@@ -184,7 +134,7 @@ def test_rejected_rows_are_kept_with_their_reason_and_can_be_taken_after_a_repai
 
 def test_an_expectation_that_fails_leaves_nothing_and_tells_the_rows(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(n, n) for n in range(4)])
+    write_customers(raw, "a.parquet", [row(n, n) for n in range(4)])
     heard = []
     for rule in (fail("small", "age < 3"), drop("few", "age < 3", max_ratio=0.1)):
         crm = Pipeline("crm")
@@ -200,7 +150,7 @@ def test_an_expectation_that_fails_leaves_nothing_and_tells_the_rows(spark, grap
 
 def test_changes_deletes_and_other_modes_are_one_commit_and_counts_add_up(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(n, n) for n in range(4)])
+    write_customers(raw, "a.parquet", [row(n, n) for n in range(4)])
     crm = Pipeline("crm")
     crm.source("customers", format="parquet", path=str(raw), incremental="files")
     crm.node("Team", name="team", mode="overwrite", sql="SELECT DISTINCT team AS code FROM customers")
@@ -230,7 +180,7 @@ def test_changes_deletes_and_other_modes_are_one_commit_and_counts_add_up(spark,
         row(2, 13, name="gone"),
         row(3, 14, team="t0"),
     ]
-    customers(raw, "b.parquet", changes)
+    write_customers(raw, "b.parquet", changes)
     told = run(crm, graph, spark=spark)
     counts = {step.name: step for step in told.steps}
     assert (counts["person"].written, counts["person"].superseded, counts["person"].deleted) == (1, 2, 1)
@@ -247,7 +197,7 @@ def test_changes_deletes_and_other_modes_are_one_commit_and_counts_add_up(spark,
 
 
 def test_a_trial_publishes_nothing_and_counts_what_a_run_would_do(spark, graph, tmp_path):
-    customers(tmp_path / "raw", "a.parquet", [row(n, n) for n in range(4)])
+    write_customers(tmp_path / "raw", "a.parquet", [row(n, n) for n in range(4)])
     crm = pipeline(tmp_path / "raw")
     before = graph.snapshot().state.version
     tried = run(crm, graph, spark=spark, dry_run=True)
@@ -263,12 +213,12 @@ def test_a_trial_publishes_nothing_and_counts_what_a_run_would_do(spark, graph, 
 
 def test_a_full_refresh_removes_what_the_source_does_not_have_any_more(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(n, n) for n in range(3)])
+    write_customers(raw, "a.parquet", [row(n, n) for n in range(3)])
     crm = Pipeline("crm")
     crm.source("customers", format="parquet", path=str(raw), incremental="updated_at")
     crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, removes_missing=True)
     run(crm, graph, spark=spark)
-    customers(raw, "a.parquet", [row(n, n) for n in range(2)])
+    write_customers(raw, "a.parquet", [row(n, n) for n in range(2)])
     assert run(crm, graph, spark=spark).outcome == "nothing"
     told = run(crm, graph, spark=spark, full_refresh=True)
     (person,) = (step for step in told.steps if step.name == "person")
@@ -277,7 +227,7 @@ def test_a_full_refresh_removes_what_the_source_does_not_have_any_more(spark, gr
 
 def test_missing_ends_become_nodes_that_a_later_run_fills(spark, graph, tmp_path):
     raw = tmp_path / "raw"
-    customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
     crm = Pipeline("crm")
     crm.source("customers", format="parquet", path=str(raw), incremental="files")
     crm.edge(

@@ -23,6 +23,7 @@ from omnigraph.pipelines.parts import refuse
 from omnigraph.pipelines.running.progress import ReadSoFar
 from omnigraph.pipelines.sql import end_of
 from omnigraph.records import record
+from omnigraph.spark.steps.resolving import with_canonical_ids
 from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
 from omnigraph.spark.steps.sources import (
     Watermark,
@@ -36,7 +37,6 @@ from omnigraph.spark.steps.sources import (
 )
 
 _SHOWN_FILES = 1_000
-ResolveRows = Callable[[ResolveStep, Any], Any]
 
 
 @record
@@ -177,12 +177,9 @@ def _checked(pipeline: str, step: SourceStep | FrameStep, made: Any) -> Any:
 class Frames:
     """The frames of all steps of a declaration, made from those of its sources."""
 
-    def __init__(
-        self, declaration: Declaration, sources: Mapping[str, Any], spark: Any, resolve: ResolveRows | None = None
-    ) -> None:
+    def __init__(self, declaration: Declaration, sources: Mapping[str, Any], spark: Any) -> None:
         self._declaration = declaration
         self._spark = spark
-        self._resolve = resolve
         self._frames: dict[str, Any] = dict(sources)
         self._cached: list[Any] = []
         self._lineage: dict[str, tuple[str, ...]] = {name: (name,) for name in sources}
@@ -217,10 +214,9 @@ class Frames:
             frame = frame.cache()
             self._cached.append(frame)
         if isinstance(step, ResolveStep):
-            if self._resolve is None:
-                details = BadValue(what="step", value=step.name, expected="a pipeline without resolve")
-                raise UsageError(f"step '{step.name}' cannot be resolved here", details=details)
-            frame = self._resolve(step, frame)
+            # It compares its rows, and joins what it finds with them.
+            frame = _resolved(step, frame.cache())
+            self._cached.append(frame)
         return frame
 
     def _rows(self, step: FrameStep, inputs: Mapping[str, Any]) -> Any:
@@ -230,6 +226,26 @@ class Frames:
             return run_sql(self._spark, step.sql, inputs)
         (frame,) = inputs.values()
         return frame
+
+
+def _resolved(step: ResolveStep, frame: Any) -> Any:
+    """Return records with the ids of the entities that they mean.
+
+    Raises:
+        UsageError: the step wants evidence to be stored, or people to decide.
+    """
+    for what in ("evidence", "overrules"):
+        if getattr(step, what) is not None:
+            details = BadValue(what=what, value=str(getattr(step, what)), expected="none")
+            raise UsageError(f"step '{step.name}' cannot keep {what} in a run yet", details=details)
+    return with_canonical_ids(
+        frame,
+        step.id_column,
+        blocking=step.blocking,
+        comparisons=step.comparisons,
+        threshold=step.threshold,
+        review=step.review,
+    )
 
 
 def step_rows(

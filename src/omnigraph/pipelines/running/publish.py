@@ -16,7 +16,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PendingRead, ReadCall
 from omnigraph.engine.results.encodings import json_texts
-from omnigraph.errors import CheckFailedError, RefusedRun
+from omnigraph.errors import CheckFailedError, MergeConflictsError, RefusedRun
 from omnigraph.history.merge import merge_branch
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.operations.algorithms import WriteAlgorithmRequest
@@ -174,15 +174,20 @@ class Publication:
                 with candidate.reading(self.engine) as merged:
                     self.refuse_failed([self._check(check, merged) for check in self.declaration.checks])
 
-        done = merge_branch(
-            self.engine,
-            self.place.name,
-            self.place.target,
-            actor=self.options.actor,
-            message=f"run {self.run} of pipeline {self.declaration.name}",
-            run=mark,
-            gate=gate,
-        )
+        try:
+            done = merge_branch(
+                self.engine,
+                self.place.name,
+                self.place.target,
+                actor=self.options.actor,
+                message=f"run {self.run} of pipeline {self.declaration.name}",
+                run=mark,
+                gate=gate,
+            )
+        except MergeConflictsError:
+            if self.options.publish != "direct":
+                self.place.keep()
+            raise
         return None if done.commit is None else done.commit.id
 
     def _run_after(self, after: AfterStep) -> None:

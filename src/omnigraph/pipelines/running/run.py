@@ -15,7 +15,10 @@ from omnigraph.errors import (
     BadValue,
     BrokenExpectation,
     CheckFailedError,
+    Effect,
     ExpectationFailedError,
+    MergeConflictsError,
+    OmnigraphError,
     RunConflictError,
     UsageError,
 )
@@ -208,7 +211,6 @@ class Run:
             outcome="nothing",
             digest=declaration.digest,
             started_at_ms=self._world.clock.now_ms(),
-            is_trial=options.dry_run,
         )
 
     def run(self) -> RunReport:
@@ -235,7 +237,7 @@ class Run:
         except CheckFailedError:
             self._ended("check_failed")
             raise
-        except RunConflictError:
+        except (RunConflictError, MergeConflictsError):
             self._ended("conflict")
             raise
         return report
@@ -296,7 +298,7 @@ class Run:
             frames.close()
         if self.options.dry_run:
             place.drop()
-            return self._ended("published" if _changes_something(done.steps) else "nothing")
+            return self._ended("tried" if _changes_something(done.steps) else "nothing")
         if done.commit is None:
             place.drop()
             return self._ended("nothing")
@@ -337,6 +339,15 @@ class Run:
         if not place.is_own:
             self._report = replace(self._report, commit=done.commit.id)
             return self._ended("published")
+        try:
+            return self._publish(place, so_far, done)
+        except OmnigraphError as error:
+            if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
+                # Its branch goes, and with it what names them.
+                self.quarantine.clear()
+            raise
+
+    def _publish(self, place: RunBranch, so_far: ReadSoFar, done: StepsResult) -> RunReport:
         publication = Publication(
             engine=self.engine, declaration=self.declaration, options=self.options, run=self.id, place=place
         )

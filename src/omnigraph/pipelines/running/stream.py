@@ -118,9 +118,7 @@ def stream(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask
         for source in declaration.sources
     ]
     batches = _Batches(engine, declaration, options, session)
-    query = start_stream(
-        session, flows, batches.take, name=declaration.name, checkpoint=str(checkpoint), every_s=every_s
-    )
+    query = start_stream(flows, batches.take, name=declaration.name, checkpoint=str(checkpoint), every_s=every_s)
     started = Stream(query, batches)
     if every_s is None:
         started.wait()

@@ -6,6 +6,7 @@ How far a source was read is a value of Spark's types, kept as text or a whole n
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # Of these the greatest is known, and Spark makes the same value of their texts.
 _PLAIN_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "string", "timestamp_ntz", "boolean")
 _MICROS = "timestamp"
+_naming = threading.Lock()
 
 
 @record
@@ -257,16 +259,18 @@ def run_sql(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> D
     Raises:
         SparkJobError: it is no query, or does not fit the frames.
     """
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
-    try:
-        found = spark.sql(sql)
-        # Names are looked up now, and not when rows are read, when they may mean something else.
-        _ = found.schema
-    except Exception as error:
-        raise job_error("run a query", error) from error
-    finally:
-        if not type(spark).__module__.startswith("pyspark.sql.connect"):
-            for name in frames:
-                spark.catalog.dropTempView(name)
+    # Names are those of the whole session, and another run may mean something else by them.
+    with _naming:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            found = spark.sql(sql)
+            # They are looked up now, and not when rows are read.
+            _ = found.schema
+        except Exception as error:
+            raise job_error("run a query", error) from error
+        finally:
+            if not type(spark).__module__.startswith("pyspark.sql.connect"):
+                for name in frames:
+                    spark.catalog.dropTempView(name)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MS = 1000
+_START_S = 300.0
 
 
 @record
@@ -85,7 +87,6 @@ def rows_of_flow(frame: DataFrame, name: str) -> DataFrame:
 
 
 def start_stream(
-    spark: SparkSession,
     flows: Sequence[DataFrame],
     take: Callable[[DataFrame, int, str], None],
     *,
@@ -94,13 +95,16 @@ def start_stream(
     every_s: float | None,
 ) -> StreamQuery:
     """Start a stream of all flows; ``take`` gets each micro-batch, its number and what names the stream for good."""
+    is_started, names = threading.Event(), list[str]()
     union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), flows)
 
     def each(frame: DataFrame, number: int) -> None:
         # Rows of a micro-batch are asked for once by each step.
         kept = frame.persist()
         try:
-            take(kept, number, _query_id(spark))
+            # The first micro-batch may come before anybody knows what the stream is called.
+            is_started.wait(_START_S)
+            take(kept, number, names[0])
         finally:
             kept.unpersist()
 
@@ -112,11 +116,10 @@ def start_stream(
         else writer.trigger(processingTime=f"{int(every_s * _MS)} milliseconds")
     )
     try:
-        return StreamQuery(query=trigger.start())
+        query = trigger.start()
     except Exception as error:
         raise job_error("start the stream", error) from error
-
-
-def _query_id(spark: SparkSession) -> str:
-    """Return what Spark calls a stream as long as its checkpoint is there."""
-    return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+    # As long as its checkpoint is there, it is called so.
+    names.append(str(query.id))
+    is_started.set()
+    return StreamQuery(query=query)
