@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import OmnigraphError
-from tests.load_contract import export_of, facts_of, told
+from tests.load_contract import export_of, facts_of, told, without_made_up_ids
 from tests.load_graph import export, load_files, make_graph
 
 SCHEMA = """
@@ -338,6 +338,10 @@ def _outcome(run, graph, asked, folder, name):
         done = run(graph, asked.sources(folder), asked.mode, **options)
     except OmnigraphError as error:
         assert export(graph) == before, "a load that failed has changed the graph"
-        text = problems.read_text(encoding="utf-8") if problems.exists() else None
-        return error.code, facts_of(error), text
+        facts = facts_of(error)
+        text = without_made_up_ids(problems.read_text(encoding="utf-8")) if problems.exists() else ""
+        if '"*"' in text or "'*'" in json.dumps(facts):
+            # Which of several edges with ids of their own graph come first, and into a limit, is a matter of luck.
+            return error.code, facts["details"]["total"], sorted(text.splitlines())
+        return error.code, facts, text
     return "succeeded", told(done), done.changes
