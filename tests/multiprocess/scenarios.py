@@ -119,7 +119,8 @@ class Freezer:
 class Scenario:
     """How many workers commit how often, at least how long, and what happens to them, at least how many times.
 
-    ``recoveries`` is how many writes others must have completed or undone before the workers may finish.
+    ``recoveries`` is how many writes others must have completed or undone before the workers may finish. ``timeout_s``
+    is how long no commit may come before the writers are taken for stuck.
     """
 
     workers: int
@@ -171,11 +172,14 @@ def _play(scenario: Scenario, fleet: Fleet) -> float:
         time.sleep(_TICK_S)
     started_s = time.monotonic()
     is_ending = False
+    commits, moved_s = 0, 0.0
     while not all(slot.is_done for slot in fleet.slots):
         elapsed_s = time.monotonic() - started_s
-        if elapsed_s > scenario.timeout_s:
+        if fleet.acknowledged() > commits:
+            commits, moved_s = fleet.acknowledged(), elapsed_s
+        if elapsed_s - moved_s > scenario.timeout_s:
             fleet.ask_where()
-            fleet.failures.append(f"writers are stuck after={elapsed_s:.0f}s")
+            fleet.failures.append(f"writers are stuck after={elapsed_s:.0f}s commits={commits}")
             time.sleep(1.0)
             break
         fleet.tend()
