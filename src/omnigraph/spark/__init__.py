@@ -1,5 +1,7 @@
 """The data plane on Spark: sessions, and bulk work that executors do and one commit makes visible."""
 
+from omnigraph.spark.embed import embed_on_spark
+from omnigraph.spark.embed import embed_on_spark as embed
 from omnigraph.spark.export import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
@@ -19,6 +21,7 @@ from omnigraph.spark.resolve import (
     resolve,
 )
 from omnigraph.spark.session import session, stop
+from omnigraph.spark.streams import write_stream
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "SparkLoadSettings",
     "check_workers",
     "diff",
+    "embed",
+    "embed_on_spark",
     "evidence_frames",
     "export",
     "frame",
@@ -50,4 +55,5 @@ __all__ = [
     "revert",
     "session",
     "stop",
+    "write_stream",
 ]

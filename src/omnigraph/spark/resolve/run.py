@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from omnigraph.records import record
-from omnigraph.spark.algorithms.iterations import component_labels
+from omnigraph.spark.algorithms.components import component_labels
 from omnigraph.spark.algorithms.reading import Frames
 from omnigraph.spark.query.relations import FrameRelation, FrameRelations, translated
 from omnigraph.spark.resolve.blocks import DOING, Blocks, compared_pairs, make_blocks, prepared_records
