@@ -443,7 +443,7 @@ class Run:
             counts = {"inserted": result.inserted, "updated": result.updated, "deleted": gone}
             if any(counts.values()):
                 changes[types[result.name].type_name] = counts
-        stubs = {result.table_key.partition(":")[2]: result.stub_ids for result in results if result.stub_ids}
+        stubs = {name: ids for result in results for name, ids in result.stub_ids.items()}
         self._report = replace(
             self._report, steps=tuple(steps), expectations=tuple(expectations), changes=changes, stubs=stubs
         )
