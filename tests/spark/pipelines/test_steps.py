@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -19,7 +22,6 @@ from omnigraph.runtime import Runtime
 from omnigraph.spark.steps.sources import Watermark, is_beyond, newest_value, rows_between
 from tests.load_graph import export, make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
-
 
 AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s=0)
 
@@ -135,3 +137,50 @@ def test_a_value_that_was_reached_is_read_back_as_it_was(spark, kind, low, high)
     before = newest_value(frame.filter("at IS NOT NULL").orderBy("at").limit(1), "at")
     assert is_beyond(spark, reached, before)
     assert (rows_between(frame, before, again).count(), rows_between(frame, None, again).count()) == (1, 3)
+
+
+def die_once(marker, batches):
+    """Kill the process of a worker amid its rows, the first time."""
+    for batch in batches:
+        yield batch
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_amid_its_rows_changes_nothing_about_the_run(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    rows = [row(n, n, age=-1 if n == 3 else n) for n in range(40)]
+    write_customers(raw, "a.parquet", rows)
+    crm = Pipeline("crm")
+
+    @crm.source
+    def customers(spark):
+        frame = spark.read.parquet(str(raw))
+        return frame.mapInArrow(partial(die_once, tmp_path / "marker"), frame.schema)
+
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, expect=[quarantine("adult", "age >= 0")])
+    told = run(crm, graph, spark=spark)
+    assert (tmp_path / "marker").exists()
+    assert counts(told)["Person"][:2] == [40, 39]
+    assert [one.rows for one in quarantined(graph, "crm")] == [1]
+    assert len(people(graph)) == 39
+    assert not list((tmp_path / "graph").glob("__scratch/*"))
+
+
+def test_records_that_mean_the_same_become_one_node(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1, name="Ann"), row(2, 2, name="Ann"), row(3, 3, name="Bo")])
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw))
+    crm.resolve(
+        "same",
+        input="customers",
+        id="email",
+        blocking=["name"],
+        compare=[("name", "exact", 1.0)],
+        threshold=0.9,
+    )
+    crm.node("Person", input="same", key="canonical_id", dedupe="email")
+    told = run(crm, graph, spark=spark)
+    assert (counts(told)["Person"][:4], sorted(people(graph))) == ([3, 2, 0, 1], ["P1@X", "P3@X"])

@@ -24,7 +24,7 @@ from omnigraph.errors import (
 )
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
-from omnigraph.pipelines.model import Declaration, Publish, TypeStep
+from omnigraph.pipelines.model import ByColumn, Declaration, Publish, TypeStep
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgress, RunReport, StepReport
 from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
@@ -165,6 +165,11 @@ def checked_options(
     if rest.get("since") is not None and rest.get("full_refresh"):
         details = BadValue(what="since", value=str(rest["since"])[:80], expected="no full refresh")
         raise UsageError("a full refresh reads from the beginning", details=details)
+    if rest.get("since") is not None and not any(isinstance(one.incremental, ByColumn) for one in declaration.sources):
+        details = BadValue(
+            what="since", value=str(rest["since"])[:80], expected="a source that is incremental by a column"
+        )
+        raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
     removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
     removes |= any(step.mode == "overwrite" for step in declaration.types)
     if rest.get("limit") is not None and removes and not rest.get("dry_run"):
@@ -247,7 +252,8 @@ class Run:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)
             sources = self._read_sources(so_far)
-            if not any(rows.has_news for rows in sources.values()) and not self.options.full_refresh:
+            has_news = any(rows.has_news for rows in sources.values()) or not sources
+            if not has_news and not self.options.full_refresh:
                 place.drop()
                 return self._ended("nothing")
             return self._load(place, so_far, sources)
@@ -299,7 +305,7 @@ class Run:
         if self.options.dry_run:
             place.drop()
             return self._ended("tried" if _changes_something(done.steps) else "nothing")
-        if done.commit is None:
+        if done.commit is None and self.declaration.types:
             place.drop()
             return self._ended("nothing")
         return self.publish(place, so_far, done)
@@ -360,7 +366,7 @@ class Run:
         self._tell("publish")
         if self.options.publish == "propose":
             number = publication.propose(self._report)
-            self._report = replace(self._report, proposal=number, left_branch=place.name, commit=done.commit.id)
+            self._report = replace(self._report, proposal=number, left_branch=place.name)
             return self._ended("proposed")
         commit = publication.merge(
             lambda snapshot: expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id),
