@@ -346,14 +346,14 @@ class Run:
             self._report = replace(self._report, commit=done.commit.id)
             return self._ended("published")
         try:
-            return self._publish(place, so_far, done)
+            return self._publish(place, so_far)
         except OmnigraphError as error:
             if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
                 # Its branch goes, and with it what names them.
                 self.quarantine.clear()
             raise
 
-    def _publish(self, place: RunBranch, so_far: ReadSoFar, done: StepsResult) -> RunReport:
+    def _publish(self, place: RunBranch, so_far: ReadSoFar) -> RunReport:
         publication = Publication(
             engine=self.engine, declaration=self.declaration, options=self.options, run=self.id, place=place
         )
