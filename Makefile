@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -117,6 +117,9 @@ bench-clock: setup ## What tests only count, on the clock: serial hops of a writ
 
 spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph (PIPELINE=1 by a pipeline)
 	$(BIN)/python bench/spark_big.py $(if $(PIPELINE),--pipeline)
+
+spark-pipelines: setup ## Kill runs of pipelines at every step, in processes of their own, and run them again
+	OMNIGRAPH_SPARK_PIPELINES=1 $(BIN)/python -m pytest -q tests/spark/pipelines
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
