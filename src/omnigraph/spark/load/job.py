@@ -113,8 +113,7 @@ class LoadJob:
             takes_changes=is_log,
         )
         self._changes: ChangeCounts | None = None
-        # Whether a commit has begun that names what tasks wrote.
-        self._may_be_named = False
+        self._txn: WriteTxn | None = None
         # The tables that the input names, with rows or without.
         self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
@@ -149,7 +148,6 @@ class LoadJob:
         try:
             return self.finish(written, read(written))
         except BaseException as error:
-            # An interrupt tells nothing of a commit that had begun.
             is_clean = isinstance(error, OmnigraphError) and error.effect is Effect.NONE
             if is_clean or not self._may_be_named:
                 discard_noted(self.scratch)
@@ -181,6 +179,11 @@ class LoadJob:
                     if item.fragments:
                         discard_fragments(self.orders.tickets[item.table_key], item.fragments)
 
+    @property
+    def _may_be_named(self) -> bool:
+        """Whether a commit may name what tasks wrote: an interrupt tells nothing of one that had begun."""
+        return self._txn is not None and bool(self._txn.changes)
+
     def _publish(self, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
         attempt = 0
         while True:
@@ -209,6 +212,7 @@ class LoadJob:
                 raise swept_error(table_key, self._read_on, head.orphan_floor)
         if request.batch is not None:
             txn.mark_batch(request.batch)
+        self._txn = txn
         return txn
 
     def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
@@ -296,7 +300,6 @@ class LoadJob:
     def _commit(self, txn: WriteTxn) -> CommitResult:
         if self._request.run is not None:
             txn.run = self._request.run()
-        self._may_be_named = True
         return self._authority.commit(txn)
 
     def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
