@@ -151,6 +151,8 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "query": ("data.query:query_app", "Run a read query."),
         "explain": ("data.query:explain_app", "Show how a query would run."),
         "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
+        "embed": ("data.embed:app", "Compute vectors whose texts have changed."),
+        "blob": ("data.blob:app", "Read the content of Blobs."),
         "algorithm": ("data.algorithm:app", "Run graph algorithms."),
         "shell": ("data.shell:app", "Query and change a graph interactively."),
         "branch": ("history.branch:app", "Create, list, merge and delete branches."),

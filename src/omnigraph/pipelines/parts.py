@@ -15,7 +15,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from omnigraph.errors import Mistake, Mistakes, PipelineInvalidError
+from omnigraph.errors import Mistake, Mistakes, PipelineInvalidError, ValueFormatError
 from omnigraph.pipelines.model import (
     AfterStep,
     ByColumn,
@@ -38,7 +38,7 @@ from omnigraph.pipelines.model import (
 )
 from omnigraph.pipelines.sql import tables_in
 from omnigraph.records import record
-from omnigraph.values import MAIN
+from omnigraph.values import MAIN, BranchName
 from omnigraph.values.counts import counted
 
 _ROWS = ("sql", "input")
@@ -161,11 +161,18 @@ class PartMaker:
 
     def pipeline(self, given: Given) -> Declaration:
         """Return a pipeline without its steps."""
+        if "/" in given.name:
+            self.refuse(given, f"'{given.name}' cannot be the name of a pipeline: it has a '/'")
+        elif given.name:
+            # Runs that are looked at before they are merged have branches that are called by it.
+            self._check_branch(given, "name", given.name, f"pipelines/{given.name}/run")
+        branch = self._text(given, "branch") or MAIN
+        self._check_branch(given, "branch", branch, branch)
         return Declaration(
             name=given.name,
             place=given.place,
             graph=self._text(given, "graph"),
-            branch=self._text(given, "branch") or MAIN,
+            branch=branch,
             publish=cast("Publish", self._choice(given, "publish", get_args(Publish), "direct")),
             quarantine=self._text(given, "quarantine"),
         )
@@ -309,6 +316,13 @@ class PartMaker:
         """Note a key that means nothing."""
         listed = f"known are {', '.join(known)}"
         self.refuse(given, f"unknown key '{key}'", key=key, hint=near_name(key, known) or listed)
+
+    def _check_branch(self, given: Given, what: str, shown: str, name: str) -> None:
+        try:
+            BranchName.parse(name)
+        except ValueFormatError as problem:
+            reason = problem.message.rpartition(": ")[2]
+            self.refuse(given, f"'{shown}' cannot be the {what} of a pipeline: {reason}", key=what)
 
     def _check_name(self, given: Given) -> None:
         if not _NAME.fullmatch(given.name):
@@ -460,7 +474,7 @@ class PartMaker:
             if isinstance(name, str) and name and isinstance(item, str) and item.strip():
                 found[name] = item
             else:
-                told = f"{key} of '{_shown(name)}' must be text, not {_shown(item)}"
+                told = f"{key}.{name} must be text, not {_shown(item)}"
                 self.refuse(given, told, key=f"{key}.{name}", hint="write a constant of SQL in quotes")
         return MappingProxyType(found)
 
@@ -477,7 +491,7 @@ class PartMaker:
             elif isinstance(item, str | int | float):
                 found[str(name)] = str(item)
             else:
-                told = f"option '{_shown(name)}' must be text or a number, not {_shown(item)}"
+                told = f"option '{name}' must be text or a number, not {_shown(item)}"
                 self.refuse(given, told, key=f"{key}.{name}")
         return MappingProxyType(found)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from omnigraph.catalog import Catalog
 from omnigraph.engine.algorithms import AlgorithmCall
 from omnigraph.engine.algorithms.writing import target_properties
-from omnigraph.errors import DiagnosticError, Mistake, OmnigraphError
+from omnigraph.errors import DiagnosticError, MissingThing, Mistake, OmnigraphError
 from omnigraph.ir import compile_query, expect_mutation, expect_read, parameter_types
 from omnigraph.pipelines.check.calls import called
 from omnigraph.pipelines.model import AfterStep, CheckStep, Declaration
-from omnigraph.pipelines.parts import step_mistake
+from omnigraph.pipelines.parts import near_name, step_mistake
 
 
 def query_mistakes(declaration: Declaration, catalog: Catalog) -> Iterator[Mistake]:
@@ -73,7 +73,10 @@ def _algorithm_mistakes(after: AfterStep, catalog: Catalog) -> Iterator[Mistake]
         if after.write is not None:
             target_properties(catalog, call, after.write)
     except OmnigraphError as problem:
-        yield step_mistake(after, problem.message, problem.hint, key="algorithm")
+        hint = problem.hint
+        if isinstance(problem.details, MissingThing) and hint is None:
+            hint = near_name(problem.details.name, catalog.edges)
+        yield step_mistake(after, problem.message, hint, key="algorithm")
         return
     if after.write is None:
         hint = f"such as write={call.algorithm.column or 'score'}"

@@ -11,6 +11,7 @@ from omnigraph.errors import Mistake, UsageError
 from omnigraph.pipelines.model import Declaration, TypeStep
 from omnigraph.pipelines.parts import near_name, step_mistake
 from omnigraph.pipelines.sql import called_name, end_of
+from omnigraph.values.counts import counted
 
 ENDS = {"src": ("from", "src"), "dst": ("to", "dst")}
 """The columns that an end of an edge may have."""
@@ -128,5 +129,6 @@ def _end_mistakes_of(step: TypeStep, side: str, text: str, node: NodeType, catal
         return
     wanted = node.key or ("id",)
     if len(end.expressions) != len(wanted) or not all(end.expressions):
-        message = f"{side} gives {len([one for one in end.expressions if one])} values for the key of {node.name}"
+        values = counted(len([one for one in end.expressions if one]), "value")
+        message = f"{side} gives {values} for the key of {node.name}"
         yield step_mistake(step, message, f"write {node.name}({', '.join(wanted)})", key=side)

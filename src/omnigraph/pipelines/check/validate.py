@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnigraph.catalog import Catalog
-from omnigraph.errors import Mistake, ValueFormatError
+from omnigraph.errors import Mistake
 from omnigraph.pipelines.check.settings import setting_mistakes
 from omnigraph.pipelines.model import Declaration
 from omnigraph.pipelines.order import graph_mistakes
 from omnigraph.pipelines.parts import mistake_at, refuse
-from omnigraph.values import BranchName
 
 
 def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> tuple[Mistake, ...]:
@@ -48,16 +47,6 @@ def validate(declaration: Declaration, catalog: Catalog | None = None, spark: An
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:
-    for what, name in (("name", f"pipelines/{declaration.name}/run"), ("branch", declaration.branch)):
-        try:
-            BranchName.parse(name)
-        except ValueFormatError as problem:
-            shown = declaration.name if what == "name" else name
-            reason = problem.message.rpartition(": ")[2]
-            hint = "letters, digits, '.', '-' and '_'"
-            yield mistake_at(declaration.place, f"'{shown}' cannot be the {what} of a pipeline: {reason}", hint=hint)
-    if "/" in declaration.name:
-        yield mistake_at(declaration.place, f"'{declaration.name}' cannot be the name of a pipeline: it has a '/'")
     if not declaration.types and not declaration.afters:
         yield mistake_at(declaration.place, "the pipeline writes nothing", hint="declare a node, an edge or an after")
     yield from graph_mistakes(declaration)

@@ -14,10 +14,18 @@ if TYPE_CHECKING:
 
 
 def connected_components(graph: Frames, params: Mapping[str, Any]) -> FoundFrame:
-    """Group nodes that edges connect: each takes the first label in sight, and the label of that."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - see above
-
+    """Group nodes that edges connect."""
     del params
+    return in_groups(component_labels(graph), "component")
+
+
+def component_labels(graph: Frames) -> DataFrame:
+    """Return nodes as ``key``, with the first key of their component as ``label``.
+
+    Each takes the first label in sight, and the label of that, until nothing changes.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
+
     both = walked(graph, "both").where("source != target").select("source", "target").distinct().localCheckpoint()
     labels = graph.nodes.select("key", sql.col("key").alias("label")).localCheckpoint()
     while True:
@@ -31,7 +39,7 @@ def connected_components(graph: Frames, params: Mapping[str, Any]) -> FoundFrame
         is_done = after.where("label != far").isEmpty()
         labels = after.select("key", sql.col("far").alias("label"))
         if is_done:
-            return in_groups(labels, "component")
+            return labels
 
 
 def label_propagation(graph: Frames, params: Mapping[str, Any]) -> FoundFrame:
