@@ -33,13 +33,13 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import DecidedLog, LogDecider
+from omnigraph.spark.load.change_log import LogChange, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter, TableFiles
 from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.tables import WrittenTables
-from omnigraph.spark.load.written import LoadedType, Outcome, RowsFile, WrittenPart
+from omnigraph.spark.load.tables import TableChanges
+from omnigraph.spark.load.written import LoadedInput, LoadedPart, LoadedType, RowsFile
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import Verdict
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
@@ -282,7 +282,7 @@ class _StepsJob(LoadJob):
 
     # Reading.
 
-    def _read_steps(self, parts: list[WrittenPart]) -> Places:
+    def _read_steps(self, parts: list[LoadedPart]) -> Places:
         names: list[str] = []
         offsets: list[int] = []
         readers = self._bind()
@@ -321,7 +321,9 @@ class _StepsJob(LoadJob):
 
     # Publishing.
 
-    def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _publish_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         if self._order.settled is not None:
             self._order.settled([self._result_of(key, ChangeCounts()) for key in self._steps])
         if self._order.guard is not None:
@@ -334,7 +336,9 @@ class _StepsJob(LoadJob):
                 return self._fold_on(txn, outcome, problems)
             return self._write_on(txn, outcome, problems)
 
-    def _write_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _write_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         """Publish rows that are compared with stored ones and written."""
         screened = _Screened(types=dict(outcome.types))
         order = self._screen_order(txn.snapshot)
@@ -378,7 +382,7 @@ class _StepsJob(LoadJob):
             txn.add_check(check_again)
         return written, self._commit(txn)
 
-    def _fold_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _fold_on(self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList) -> tuple[TableChanges, CommitResult]:
         """Publish rows of which each says what is to be done with it."""
         screened = _Screened(types=dict(outcome.types))
         order = self._screen_order(txn.snapshot)
@@ -405,7 +409,7 @@ class _StepsJob(LoadJob):
         self._settle(screened, decided.by_table, changed, outcome.places)
         if self._order.is_trial:
             # There is nothing in the transaction, so that nothing is published.
-            return WrittenTables(changes=(), unchanged={}), self._authority.commit(txn)
+            return TableChanges(changes=(), unchanged={}), self._authority.commit(txn)
         settings = self._request.settings
         writer = DecidedWriter(
             runner=self._runner,
@@ -429,11 +433,11 @@ class _StepsJob(LoadJob):
 
         if changes:
             txn.add_check(check_again)
-        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+        return TableChanges(changes=changes, unchanged={}), self._commit(txn)
 
     def _decide(
         self, screened: _Screened, order: ScreenOrder, places: Places, problems: ProblemList
-    ) -> tuple[LogDecider, DecidedLog]:
+    ) -> tuple[LogDecider, LogChange]:
         """Fold all rows, but for those that cannot count."""
         self._leave_out_late(screened, order)
         self._remove_rest(screened, order, places)
@@ -484,7 +488,7 @@ class _StepsJob(LoadJob):
                 raise
         return judge()
 
-    def _screen_rows(self, screened: _Screened, order: ScreenOrder, outcome: Outcome) -> bool:
+    def _screen_rows(self, screened: _Screened, order: ScreenOrder, outcome: LoadedInput) -> bool:
         """Leave out what can be left out of rows that are written as they are, and make up what can be made up."""
         is_changed = False
         for key in self._steps:
@@ -510,8 +514,8 @@ class _StepsJob(LoadJob):
         return is_changed
 
     def _screen_decided(
-        self, screened: _Screened, order: ScreenOrder, decided: DecidedLog, places: Places
-    ) -> DecidedLog | None:
+        self, screened: _Screened, order: ScreenOrder, decided: LogChange, places: Places
+    ) -> LogChange | None:
         """Leave out what can be left out of rows that were folded, and make up what can be made up."""
         tables, counts = dict(decided.tables), dict(decided.by_table)
         is_changed = False
