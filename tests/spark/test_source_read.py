@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from omnigraph.errors import HistoryGoneError
+from omnigraph.spark.load import load_frames
 from omnigraph.spark.runner import job_error, task_error
 from omnigraph.spark.source.datasource import OmnigraphSource
+from tests.load_graph import export, make_graph
 from tests.session_graph import add_rows, create_graph, open_session
 
 SCHEMA = """
@@ -142,3 +144,10 @@ def test_a_state_that_a_cleanup_reclaimed_is_gone_for_every_reader(tmp_path):
         assert (type(told), told.details.commit_id) == (HistoryGoneError, old)
     with pytest.raises(HistoryGoneError, match=old):
         OmnigraphSource({"graph": str(root), "type": "Person", "snapshot": old}).schema()
+
+
+def test_frames_of_the_source_load_into_another_graph_as_they_are(spark, graph, tmp_path):
+    frames = {name: read(spark, graph, type=name) for name in ("Person", "Knows")}
+    with make_graph(tmp_path / "copy", SCHEMA) as copy, open_session(graph) as session:
+        load_frames(copy, frames, spark=spark)
+        assert export(copy) == export(session)

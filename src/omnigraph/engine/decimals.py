@@ -31,6 +31,22 @@ def is_decimal_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) and pa.types.is_decimal(kind.value_type))
 
 
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether all values of a type are whole numbers: integers, or decimals without digits behind the point."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
+def whole_cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return decimals without digits behind the point as integers.
+
+    Raises:
+        pa.ArrowInvalid: a value is out of the range of the type.
+    """
+    # Narrower decimals are compared with a range that does not fit into them, and all refused.
+    wide = values.type if values.type.bit_width >= _UNSCALED.bit_width else _UNSCALED
+    return values.cast(wide).cast(kind)
+
+
 def relabelled(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the same units under a type with another number of digits behind the point."""
     return pa.Array.from_buffers(kind, len(values), values.buffers(), values.null_count, values.offset)
