@@ -17,6 +17,7 @@ from omnigraph.values.decimals import MAX_PRECISION, decimal_text, round_half_aw
 
 WIDEST = pa.decimal256(2 * MAX_PRECISION, MAX_PRECISION)
 _UNSCALED = pa.decimal128(MAX_PRECISION, 0)
+_ALIGNMENT = 16
 # Every integer up to here is a double of its own, and so is every power of ten up to that one.
 _EXACT_DOUBLE, _EXACT_POWER = 1 << 53, 22
 _I64_MAXIMUM = (1 << 63) - 1
@@ -45,6 +46,17 @@ def whole_cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     # Narrower decimals are compared with a range that does not fit into them, and all refused.
     wide = values.type if values.type.bit_width >= _UNSCALED.bit_width else _UNSCALED
     return values.cast(wide).cast(kind)
+
+
+def aligned(values: pa.Array) -> pa.Array:
+    """Return decimals at an address where every reader takes them; others may hand them over anywhere in memory."""
+    data = values.buffers()[1]
+    if data is None or data.address % _ALIGNMENT == 0:
+        return values
+    copied = pa.allocate_buffer(data.size)
+    np.frombuffer(copied, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    buffers = [values.buffers()[0], copied]
+    return pa.Array.from_buffers(values.type, len(values), buffers, values.null_count, values.offset)
 
 
 def relabelled(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.load_graph import export, load_files, make_graph
 
+from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.load import Source
+from omnigraph.engine.load.reading.parquet import parse_array
 from omnigraph.errors import BadRowsError
 
 SCHEMA = """
-node Item { name: String @key  a: I32?  b: I64?  c: U32?  d: U64?  list: [U64]? }
+node Item { name: String @key a: I32?  b: I64?  c: U32?  d: U64?  list: [U64]? }
 edge Next: Item -> Item { weight: U64? }
 """
 LIMITS = {
@@ -90,3 +93,22 @@ def test_ids_may_come_as_decimals_like_any_whole_number(graph, tmp_path):
     _load(graph, tmp_path, {**ends, "weight": _decimals([9], pa.decimal128(20, 0))}, "Next")
     edge = export(graph)[-1]
     assert (edge["from"], edge["to"], edge["data"]["weight"]) == ("1", "2", 9)
+
+
+def test_decimals_at_any_address_come_where_storage_takes_them():
+    """Spark hands over buffers at multiples of eight bytes, where storage does not take decimals."""
+    kind = pa.decimal128(12, 2)
+    plain = _decimals(["1.10", None, "3.30"], kind)
+    room = pa.allocate_buffer(plain.buffers()[1].size + 8)
+    np.frombuffer(room, np.uint8)[8:] = np.frombuffer(plain.buffers()[1], np.uint8)
+    data = room.slice(8)
+    moved = pa.Array.from_buffers(kind, 3, [plain.buffers()[0], data]).slice(1)
+    assert moved.buffers()[1].address % 16 == 8
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), moved)
+    digits = {"scalar": Scalar.DECIMAL, "precision": 12, "scale": 2}
+    for given, of in ((moved, PropertyType(**digits)), (lists, PropertyType(**digits, is_list=True))):
+        parsed, _, bad = parse_array(of, given)
+        values = parsed.values if of.is_list else parsed
+        assert bad is None
+        assert values.buffers()[1].address % 16 == 0
+        assert parsed.to_pylist() == given.to_pylist()

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Scalar
-from omnigraph.engine.decimals import exact_cast, is_whole, whole_cast
+from omnigraph.engine.decimals import aligned, exact_cast, is_whole, whole_cast
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.reading.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.reading.tables import (
@@ -147,7 +147,7 @@ def _parse_decimals(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Fla
     )
     try:
         if is_usual:
-            return exact_cast(column, stored), "text", None
+            return aligned(exact_cast(column, stored)), "text", None
     except pa.ArrowInvalid:
         # One of them has too many digits; the exact decoder finds which.
         pass
