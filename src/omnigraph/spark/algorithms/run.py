@@ -19,6 +19,7 @@ from omnigraph.operations.local import LocalBackend
 from omnigraph.records import record
 from omnigraph.spark.algorithms.iterations import ITERATIONS, FoundFrame
 from omnigraph.spark.algorithms.reading import SEPARATOR, read_frames
+from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
 from omnigraph.spark.session import engine_of, given_or_started
@@ -61,7 +62,11 @@ def run(
     engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, limit, options)
     relations = FrameRelations(spark=given_or_started(spark))
     limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
-    with watched(relations.spark, prepared.call.options, limits), prepared.snapshot.reading():
+    with (
+        command_jobs(relations.spark, "algorithm", algorithm),
+        watched(relations.spark, prepared.call.options, limits),
+        prepared.snapshot.reading(),
+    ):
         found = _found(engine, relations, prepared)
         with translated():
             rows = found.rows.toArrow()
@@ -95,7 +100,7 @@ def frame(
 
     engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, None, None)
     relations = FrameRelations(spark=given_or_started(spark))
-    with prepared.snapshot.reading():
+    with command_jobs(relations.spark, "algorithm", algorithm), prepared.snapshot.reading():
         rows = _found(engine, relations, prepared).rows
     columns = []
     for name in rows.columns:
