@@ -2,6 +2,7 @@
 
 from omnigraph.spark.export import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
+from omnigraph.spark.jobs import job_name
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
 from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
 from omnigraph.spark.optimize import optimize_on_spark as optimize
@@ -9,6 +10,7 @@ from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
 from omnigraph.spark.session import session, stop
+from omnigraph.spark.views import views
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "diff",
     "export",
     "frame",
+    "job_name",
     "load",
     "load_frames",
     "merge",
@@ -32,4 +35,5 @@ __all__ = [
     "revert",
     "session",
     "stop",
+    "views",
 ]
