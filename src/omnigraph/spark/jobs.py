@@ -12,6 +12,7 @@ from typing import Any
 
 _DESCRIPTION = "spark.job.description"
 _name: ContextVar[str | None] = ContextVar("omnigraph_job_name", default=None)
+_is_settled: ContextVar[bool] = ContextVar("omnigraph_job_settled", default=False)
 
 
 @contextmanager
@@ -37,12 +38,32 @@ def step_jobs(spark: Any, step: str, command: str = "session") -> Iterator[None]
 
     ``command`` is what they are named after outside of pipelines and commands.
     """
+    if _is_settled.get():
+        yield
+        return
+    with _described(spark, f"{_name.get() or command}/{step}"):
+        yield
+
+
+@contextmanager
+def describing(spark: Any, text: str) -> Iterator[None]:
+    """Let jobs of a block be called ``omnigraph: text``, whatever steps it consists of."""
+    token = _is_settled.set(True)
+    try:
+        with _described(spark, text):
+            yield
+    finally:
+        _is_settled.reset(token)
+
+
+@contextmanager
+def _described(spark: Any, text: str) -> Iterator[None]:
     if is_connect(spark):
         yield
         return
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, f"omnigraph: {_name.get() or command}/{step}")
+    context.setLocalProperty(_DESCRIPTION, f"omnigraph: {text}")
     try:
         yield
     finally:
