@@ -32,10 +32,10 @@ from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read
 from omnigraph.pipelines.running.publish import Publication, RunBranch
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
+from omnigraph.spark.jobs import describing
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
-from omnigraph.spark.steps.describing import describing
 from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
@@ -336,7 +336,7 @@ class Run:
             is_recorded=is_recorded,
             is_trial=self.options.dry_run,
         )
-        done = load_steps(self.engine, steps, order, SparkRunner(spark=self._spark))
+        done = load_steps(self.engine, steps, order, SparkRunner(spark=self._spark, command=self.declaration.name))
         self._take(done.steps)
         kept = self.quarantine.uri if done.quarantined else None
         self._report = replace(self._report, quarantine=kept)

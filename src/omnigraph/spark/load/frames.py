@@ -93,13 +93,7 @@ def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRow
 def _flat_columns(columns: pa.Schema) -> pa.Schema:
     image = columns.field("after").type
     fields = [image.field(at) for at in range(image.num_fields) if image.field(at).name != "id"]
-    whole = [pa.field(field.name, pa.int64()) if _is_whole(field.type) else field for field in fields]
-    return pa.schema([pa.field("id", pa.string()), *whole, pa.field(OP, pa.string()), pa.field(SEQ, pa.int64())])
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    # Integers that Spark has no smaller type for.
-    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
+    return pa.schema([pa.field("id", pa.string()), *fields, pa.field(OP, pa.string()), pa.field(SEQ, pa.int64())])
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,11 +20,12 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.writes import find_batch
+from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-from omnigraph.spark.load.parts import read_part, split_sources
+from omnigraph.spark.load.parts import places_of, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.graph import Graph
+
+
+# What the jobs of a load are for that no task of ours does.
+_RULES = "check the rules"
 
 
 class _Plain(TypedDict):
@@ -208,7 +213,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         settings=settings,
     )
     # Started last: a call that makes no sense is refused before there is a session of Spark.
-    return run_load(engine, sources, request, SparkRunner(spark=given_or_started(spark)))
+    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    with command_jobs(runner.spark, runner.command, _RULES):
+        return run_load(engine, sources, request, runner)
 
 
 def unless_repeated(
@@ -252,9 +259,9 @@ def _run_load(
             files = tuple(replace(file, takes_changes=True) for file in files)
         if request.progress is not None:
             request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
-        parts = split_sources([reachable(source) for source in files], runner, request.settings)
+        parts = split_sources([reachable(source) for source in files], request.settings, runner.cores)
         written += runner.run(partial(read_part, job.orders), parts, "read the input")
-        return Places(names=tuple(source.name for source in files))
+        return places_of(parts, written)
 
     return job.run(read)
 
@@ -339,8 +346,9 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         cluster_by=cluster_by,
         settings=settings,
     )
-    runner = SparkRunner(spark=given_or_started(spark))
-    return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
+    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    with command_jobs(runner.spark, runner.command, _RULES):
+        return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
 
 
 def _load_frames(

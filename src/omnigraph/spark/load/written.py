@@ -20,6 +20,7 @@ from omnigraph.engine.load.groups import ProblemGroups
 from omnigraph.engine.load.intake import ProblemList, fill_ids, spooled_rows
 from omnigraph.engine.rows import TypeRows
 from omnigraph.engine.rows.changes import DELETE
+from omnigraph.engine.rows.decoder import moved
 from omnigraph.errors import Violation, ViolationGroup, Violations, details_from_json, details_to_json
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
@@ -376,7 +377,7 @@ class LoadedInput:
     def _read(self, file: ProblemFile, offset: int) -> Iterator[Violation]:
         for line in (self.scratch.get(file.name) or b"").splitlines():
             violation = cast("Violation", details_from_json(Violation, msgspec.json.decode(line)))
-            yield replace(violation, line=violation.line + offset) if offset and violation.line else violation
+            yield moved(violation, offset)
 
 
 def _loaded(catalog: Catalog, key: str, items: Sequence[PartType]) -> LoadedType:

@@ -15,6 +15,7 @@ from omnigraph.engine.load import ChangeCounts, LoadMode
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, InternalError, KeyExistsError, OmnigraphError
+from omnigraph.spark.jobs import describing
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.change_log import LogChange, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
@@ -25,7 +26,6 @@ from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import Verdict
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.spark.steps.binding import bound_reader, refuse_shared
-from omnigraph.spark.steps.describing import describing
 from omnigraph.spark.steps.model import CountedStep, StepResult, StepsOrder, StepsResult
 from omnigraph.spark.steps.reading import StepPart, StepReader, read_step
 from omnigraph.spark.steps.rejected import keep_rejected
