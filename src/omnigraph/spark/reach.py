@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -69,6 +69,31 @@ def check_server(channel: Any, address: str) -> None:
             raise _unreachable("Spark Connect server", reason, hint) from problem
         except (OSError, ValueError) as problem:
             raise _unreachable("Spark Connect server", f"{address}: {_spoken(problem)}", hint) from problem
+
+
+def is_answering(spark: Any) -> bool:
+    """Whether the server of a session of Spark Connect answers, and knows the session; one that began anew does not."""
+    from grpc import RpcError  # noqa: PLC0415 - Spark Connect brings it
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded when it is used
+
+    try:
+        with trying_once(spark):
+            spark.conf.get("spark.sql.session.timeZone")
+    except (PySparkException, RpcError, ValueError):
+        # The last one says that the session was stopped.
+        return False
+    return True
+
+
+@contextmanager
+def trying_once(spark: Any) -> Iterator[None]:
+    """Let no call to a server of Spark Connect be repeated within a block."""
+    tried = spark.client.get_retry_policies()
+    spark.client.set_retry_policies([])
+    try:
+        yield
+    finally:
+        spark.client.set_retry_policies(tried)
 
 
 def cause_of(problem: Exception, log: str = "") -> str:
