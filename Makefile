@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-clusters clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -108,6 +108,12 @@ bench-clock: setup ## What tests only count, on the clock: serial hops of a writ
 
 spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
 	$(BIN)/python bench/spark_big.py
+
+# A process has one Spark, so that each kind of cluster has a run of its own.
+spark-clusters: setup ## Run what Spark does on a standalone cluster, a local cluster and Spark Connect, and kill their processes (long)
+	for mode in standalone local-cluster connect; do \
+		OMNIGRAPH_SPARK_MODE=$$mode $(BIN)/pytest tests/spark --timeout 1200 $(PYTEST_ARGS) || exit 1; \
+	done
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -25,6 +25,8 @@ _CAUSE = re.compile(
 _WORKER = re.compile(r"^Traceback .*\n(?:[ \t].*\n|\n)*(?P<reason>\w[\w.]*: .+)$", re.MULTILINE)
 # What an interpreter says that is none of ours.
 _INTERPRETER = re.compile(r"^Error from python worker:\n\s*(?P<reason>\S.*)$", re.MULTILINE)
+# A call to a server that did not come to an end.
+_CALL = re.compile(r'^\s*details = "(?P<reason>.+)"$', re.MULTILINE)
 _LINE = re.compile(r"^\s*(?P<reason>\S.*)$", re.MULTILINE)
 # What a driver logs when it gives up, such as "… ERROR StandaloneSchedulerBackend: Application has been killed".
 _LOGGED = re.compile(r" ERROR (?:\w+: )?(?P<reason>.+)$", re.MULTILINE)
@@ -109,6 +111,7 @@ def cause_of(problem: Exception, log: str = "") -> str:
         (told, _CAUSE),
         (log, _CAUSE),
         (log, _LOGGED),
+        (told, _CALL),
         (told, _LINE),
     ):
         found = [match["reason"].strip() for match in form.finditer(text)]

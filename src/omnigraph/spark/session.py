@@ -113,7 +113,7 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
         return session()
     if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
         raise unfit("spark", spark, "a Spark session")
-    if _is_remote(spark):
+    if is_remote(spark):
         if not is_answering(spark):
             raise _ended("Spark Connect server", "it does not answer, or does not know the session")
     elif is_driver_ended(spark.sparkContext):
@@ -139,7 +139,7 @@ def active_session() -> SparkSession | None:
         found = SparkSession.active()
     except PySparkException:
         return None
-    if _is_remote(found):
+    if is_remote(found):
         if is_answering(found):
             return found
         stop(found)
@@ -152,7 +152,7 @@ def stop(spark: SparkSession) -> None:
 
     A session whose driver or server has ended, however that came about, needs nothing more.
     """
-    if _is_remote(spark):
+    if is_remote(spark):
         with trying_once(spark):
             spark.stop()
         return
@@ -323,7 +323,8 @@ def _cores(master: str) -> int:
     return int(count) if count.isdecimal() else 1
 
 
-def _is_remote(spark: Any) -> bool:
+def is_remote(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -89,7 +89,7 @@ def test_a_load_whose_driver_or_server_is_lost_fails_with_our_error(tmp_path, st
         out, err = driver.communicate(timeout=PATIENCE_S)
         assert driver.returncode == 0, err
         said = json.loads(out)
-        assert (said["code"], said["effect"]) == ("spark.job_failed", "none"), said
+        assert (said["code"], said["effect"]) == ("spark.job_failed", "staged"), said
         assert "failed to" in said["message"]
         assert said["message"].rstrip("> ")[-1].isalnum(), said
         assert domain.found() == domain.before

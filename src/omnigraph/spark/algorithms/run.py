@@ -21,7 +21,8 @@ from omnigraph.spark.algorithms.iterations import ITERATIONS, FoundFrame
 from omnigraph.spark.algorithms.reading import SEPARATOR, read_frames
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN
 
@@ -59,7 +60,7 @@ def run(
         OmnigraphError: whatever the engine in process raises.
     """
     engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, limit, options)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
     with watched(relations.spark, prepared.call.options, limits), prepared.snapshot.reading():
         found = _found(engine, relations, prepared)
@@ -94,7 +95,7 @@ def frame(
     from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
     engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, None, None)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     with prepared.snapshot.reading():
         rows = _found(engine, relations, prepared).rows
     columns = []

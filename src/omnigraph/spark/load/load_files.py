@@ -28,7 +28,8 @@ from omnigraph.spark.load.parts import read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.store.files import is_remote
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import (
@@ -208,7 +209,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         settings=settings,
     )
     # Started last: a call that makes no sense is refused before there is a session of Spark.
-    return run_load(engine, sources, request, SparkRunner(spark=given_or_started(spark)))
+    return run_load(engine, sources, request, SparkRunner(spark=session_for(engine.store.storage, spark)))
 
 
 def unless_repeated(
@@ -339,7 +340,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         cluster_by=cluster_by,
         settings=settings,
     )
-    runner = SparkRunner(spark=given_or_started(spark))
+    runner = SparkRunner(spark=session_for(engine.store.storage, spark))
     return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
 
 
