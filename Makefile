@@ -109,10 +109,12 @@ bench-clock: setup ## What tests only count, on the clock: serial hops of a writ
 spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
 	$(BIN)/python bench/spark_big.py
 
+# The tests of Spark that look at nothing but results.
+ON_CLUSTERS := $(addprefix tests/spark/test_,$(addsuffix .py,load_contract source_write rules export history optimize algorithms query_texts))
 # A process has one Spark, so that each kind of cluster has a run of its own.
 spark-clusters: setup ## Run what Spark does on a standalone cluster, a local cluster and Spark Connect, and kill their processes (long)
 	for mode in standalone local-cluster connect; do \
-		OMNIGRAPH_SPARK_MODE=$$mode $(BIN)/pytest tests/spark --timeout 1200 $(PYTEST_ARGS) || exit 1; \
+		OMNIGRAPH_SPARK_MODE=$$mode $(BIN)/pytest tests/spark/clusters $(ON_CLUSTERS) --timeout 1200 $(PYTEST_ARGS) || exit 1; \
 	done
 
 clean: ## Remove the virtual environment and every cache

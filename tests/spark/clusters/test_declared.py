@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.e2e.process import ROOT
 from tests.session_graph import create_graph, open_session, read_graph
 from tests.spark.clusters.processes import Cluster
 
@@ -23,11 +24,11 @@ edge In: Person -> Team { @key(src, dst) }
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """Runs the pipeline of this folder, with files and a graph of its own."""
+    """Runs the pipeline of the examples, with files and a graph of its own."""
     folder = tmp_path / "crew"
-    shutil.copytree(Path(__file__).parent / "declared", folder)
+    shutil.copytree(ROOT / "examples" / "declared", folder)
     spec = folder / "spark-pipeline.yml"
-    spec.write_text(spec.read_text().replace("/storage/is/set/by/the/test", str(tmp_path / "storage")))
+    spec.write_text(re.sub(r"file:\S+", f"file://{tmp_path}/storage", spec.read_text()))
     for name in ("lines", "people", "knows"):
         (folder / name).mkdir()
     (tmp_path / "spark").mkdir()

@@ -1,4 +1,4 @@
-"""A declarative pipeline from files to a graph, and from the graph to a table of the catalog."""
+"""A declarative pipeline of Spark from files to a graph, and from the graph to a table of the catalog."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ dp.create_sink("crew", "omnigraph", GRAPH)
 
 @dp.append_flow(target="crew")
 def crew() -> DataFrame:
+    """Lines of the load format, which name their types themselves."""
     return spark.readStream.text(f"{FOLDER}/lines")
 
 
@@ -27,14 +28,17 @@ dp.create_sink("knows", "omnigraph", {**GRAPH, "type": "Knows", "wait_for_ends":
 
 @dp.append_flow(target="people")
 def people() -> DataFrame:
+    """The nodes."""
     return spark.readStream.schema("name string, age int").json(f"{FOLDER}/people")
 
 
 @dp.append_flow(target="knows")
 def knows() -> DataFrame:
+    """The edges between them."""
     return spark.readStream.schema("`from` string, `to` string").json(f"{FOLDER}/knows")
 
 
 @dp.materialized_view
 def elders() -> DataFrame:
+    """A type of the graph, as a table of the catalog."""
     return spark.read.format("omnigraph").options(graph=GRAPH["graph"], type="Person").load().where("age >= 60")
