@@ -1,6 +1,6 @@
 """One session of Spark for every test of this folder; all of them run in one worker of the test run.
 
-It runs in this machine's cores. With ``OMNIGRAPH_SPARK_MODE`` the same tests run on a cluster (``clusters/README.md``).
+It runs in the cores of this machine; with ``OMNIGRAPH_SPARK_MODE``, as ``make spark-clusters`` sets it, on a cluster.
 """
 
 from __future__ import annotations

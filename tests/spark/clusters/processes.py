@@ -27,7 +27,7 @@ MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # Long for a machine that is busy with other things; nothing waits for as long as this when it works.
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 # Two executors with a process each, of one core and 1024 MB.
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 # What a driver and its executors need here: small, quick to start, and nothing that other machines could see.

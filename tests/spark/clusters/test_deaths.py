@@ -14,15 +14,15 @@ from tests.spark.clusters.modes import MODE
 from tests.spark.clusters.processes import add_workers
 from tests.spark.deaths import UnluckyRunner
 
-# The workers of a local cluster, of a Connect server too, are part of its driver.
-VICTIMS = ("killed", "killed amid", "executor", *(["node"] if MODE == "standalone" else []))
+READ, WRITE = "read the input", "write the rows"
+CASES = [("killed", READ), ("killed", WRITE), ("executor", READ), ("executor", WRITE)]
+if MODE == "standalone":
+    # The workers of a local cluster, of a Connect server too, are part of its driver.
+    CASES.append(("node", WRITE))
 
 
-@pytest.mark.parametrize("step", ["read the input", "write the rows"])
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize(("victim", "step"), CASES)
 def test_a_load_outlives_what_its_tasks_run_on(opened, victim, step, tmp_path):
-    if victim == "killed amid":
-        step = "write the rows"
     domain = Domain(tmp_path / "domain")
     (tmp_path / "deaths").mkdir()
     runner = UnluckyRunner(SparkRunner(spark=opened.spark), tmp_path / "deaths", {step: victim})
@@ -32,4 +32,4 @@ def test_a_load_outlives_what_its_tasks_run_on(opened, victim, step, tmp_path):
     assert domain.found() == domain.after
     assert [path.name for path in (tmp_path / "deaths").iterdir()] == [step]
     if victim == "node":
-        add_workers(opened.cluster, opened.asked["master"], [f"after-{step.partition(' ')[0]}"])
+        add_workers(opened.cluster, opened.asked["master"], ["worker-again"])
