@@ -1,27 +1,31 @@
-"""The page about Spark does what it says; its blocks continue each other, with the session of the tests."""
+"""Pages about Spark do what they say; the blocks of a page continue each other, with the session of the tests."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 
-from tests.e2e.process import ROOT, copy_people
-from tests.e2e.test_docs_snippets import read_snippets
+import pytest
+
+from tests.e2e.process import copy_people
+from tests.e2e.test_docs_snippets import ELSEWHERE, read_snippets
 from tests.spark.clusters.processes import CONNECT, MASTER, WORKER
 
-PAGE = ROOT / "docs" / "user" / "spark.md"
+LEAST = {"spark.md": 7, "resolve.md": 2}
 
 
 def test_programs_of_a_cluster_are_those_that_the_tests_start():
-    text = PAGE.read_text(encoding="utf-8")
+    (page,) = [page for page in ELSEWHERE if page.name == "spark.md"]
+    text = page.read_text(encoding="utf-8")
     assert all(f" {program} " in text for program in (MASTER, WORKER, CONNECT))
 
 
 # A stream starts several processes, and each loads its libraries.
-def test_page_does_what_it_says(spark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ELSEWHERE, ids=lambda page: page.name)
+def test_page_does_what_it_says(spark, tmp_path, monkeypatch, page):
     monkeypatch.chdir(copy_people(tmp_path))
-    snippets = read_snippets(PAGE)
-    assert len(snippets) >= 7
+    snippets = read_snippets(page)
+    assert len(snippets) >= LEAST[page.name]
     names: dict[str, object] = {}
     for snippet in snippets:
         assert snippet.language == "python"
