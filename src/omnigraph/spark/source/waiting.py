@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import ConstraintViolationError
+from omnigraph.errors import ConstraintViolationError, Violations
 from omnigraph.runtime import Clock, Runtime
 from omnigraph.values import BranchName
 
@@ -36,7 +36,8 @@ def when_ends_exist(
         try:
             return publish()
         except ConstraintViolationError as error:
-            if any(item.rule != _ENDPOINT for item in error.details.items):
+            found = error.details
+            if not isinstance(found, Violations) or any(item.rule != _ENDPOINT for item in found.items):
                 raise
             is_moved = False
             while not is_moved and clock.monotonic_s() < until:
