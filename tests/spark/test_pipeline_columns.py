@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.main import get_command
 
 from omnigraph.catalog import compile_schema
 from omnigraph.cli import main as program
@@ -64,13 +63,7 @@ def test_columns_that_fit_are_no_mistakes_and_start_no_job(spark: SparkSession):
     spark.sparkContext.setJobGroup("columns", "no job")
     found = told(crm, spark)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how it is unset
-    unused = "is no property of {0} (leave it out, or use it in an expression)"
-    extra = ("since", "op", "updated_at")
-    assert [one for one in found if "is no property of" not in one] == []
-    assert [one for one in found if "'Seat'" in one] == [
-        f"column '{name}' of 'Seat' {unused.format('Seat')}" for name in ("team_code", *extra)
-    ]
-    assert len(found) == 4 + 5
+    assert found == []
     assert [*spark.sparkContext.statusTracker().getJobIdsForGroup("columns")] == []
     assert [table.name for table in spark.catalog.listTables() if table.name.startswith("og_")] == []
 
@@ -110,13 +103,36 @@ def test_every_misfit_of_a_column_is_told(spark: SparkSession):
         blocking=["soundx(email)"],
         compare=[("age", "token_overlap", 1.0), ("age", "vector_distance", 1.0), ("nme", "exact", 1.0)],
     )
-    found = [one for one in told(crm, spark) if "'teams' is no property" not in one]
+    found = told(crm, spark)
     places = {one.message: one.line for one in find_mistakes(crm.declaration(), None, spark)}
     assert places["column 'nope' does not exist"] == broken.__code__.co_firstlineno + 2
     assert found == [
         "source 'customers' has no column 'updated' to go by (did you mean 'updated_at'?)",
         "the condition of 'a': column 'emial' does not exist: emial IS NOT NULL (there is email, email, age, nme)",
         "the condition of 'b' is int64, not true or false: age + 1",
+        "column 'nme' of 'person' is no property of Person (did you mean 'name'?)",
+        "two columns of 'person' are called 'email'",
+        "column 'age' is string, and property 'age' of Person is I32?",
+        "'person' gives no 'slug', the key of Person (add a column slug, or set it)",
+        "'person' gives no 'name', which Person requires (did you mean 'nme'?)",
+        "deletes is string, not true or false: op",
+        "sequence must hold whole numbers, instants or text, not double: age / 2",
+        "column 'frm' of 'works_in' is no property of WorksIn (leave it out, or use it in an expression)",
+        "'works_in' gives no 'from', an end of WorksIn (add a column from, or give src)",
+        "dst (array(team_code)) is list<item: string>, and property 'code' of Team is String",
+        "dedupe: column 'x' does not exist: x DESC (there is to, age)",
+        "set.since: syntax error at its end: age +",
+        "src: column 'emial' does not exist: lower(emial) (there is age, to)",
+        "column 'to' is struct<age: int32>, and an end of WorksIn is String",
+        "column 'nope' does not exist (there is op, age, since, email, full_name)",
+        "view 'nothing' returns no DataFrame but list",
+        "column 'a' does not exist (there is age, op, email, since, full_name)",
+        "set.title: unknown function 'lowr': lowr(team_code)",
+        "column 'emaill' does not exist (did you mean 'email'?)",
+        "column 'nme' does not exist (there is email, full_name, age, team_code, since, op, updated_at)",
+        "token_overlap compares texts, and 'age' is int32",
+        "vector_distance compares lists of numbers, and 'age' is int32",
+        "blocking.0: unknown function 'soundx': soundx(email)",
     ]
 
 
@@ -136,7 +152,6 @@ nodes:
     assert [str(one) for one in find_mistakes(declaration, catalog, spark)] == [
         f"p.yaml:5: path does not exist: file:{tmp_path}/lost.csv",
         "p.yaml:6: unknown format 'no.such.Format'",
-        "p.yaml:8: column 'nme' of 'Person' is no property of Person (did you mean 'name'?)",
         "p.yaml:8: 'Person' gives no 'name', which Person requires (did you mean 'nme'?)",
     ]
 
@@ -148,7 +163,6 @@ def test_the_command_asks_spark_unless_it_has_to_be_quick(
     path = tmp_path / "p.yaml"
     source = f"{{format: csv, path: {tmp_path}/people.csv, options: {{header: true}}}}"
     path.write_text(f"pipeline: p\nsources: {{people: {source}}}\nnodes:\n  Person: {{input: people, key: slg}}\n")
-    assert get_command(program._app) is not None
     codes = []
     for arguments in (["--quick"], []):
         with pytest.raises(SystemExit) as ended:

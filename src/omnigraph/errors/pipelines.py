@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
-from omnigraph.errors.details import Details
+from omnigraph.errors.details import Details, MissingThing
 from omnigraph.records import record
 
 
@@ -112,4 +112,15 @@ class RunConflictError(OmnigraphError):
         details=RunConflict,
         retry=Retry.AFTER_REFRESH,
         hint="run the pipeline again; it goes on from where the other run has ended",
+    )
+
+
+class RunMissingError(OmnigraphError):
+    """History has no such run of a pipeline, or it has left nothing of what is asked for."""
+
+    row = ErrorRow(
+        code="pipeline.run_missing",
+        kind=Kind.NOT_FOUND,
+        details=MissingThing,
+        hint="list the runs with `omnigraph pipeline status`",
     )

@@ -12,7 +12,7 @@ import msgspec
 from omnigraph.pipelines.model import Outcome, Publish
 from omnigraph.records import record
 
-RunOutcome = Literal["published", "proposed", "nothing", "expectation_failed", "check_failed", "conflict"]
+RunOutcome = Literal["published", "proposed", "tried", "nothing", "expectation_failed", "check_failed", "conflict"]
 
 
 @record
@@ -85,7 +85,8 @@ class RunReport:
     ``changes`` counts what the commit inserted, updated and deleted, by type. ``progress`` is how far each source was
     read. ``previous_digest`` stands for what was declared when the last run was made, if that was something else.
     ``stubs`` are ids of nodes that were made for missing ends, by type. ``left_branch`` is the branch that was left for
-    a look, ``proposal`` the number of the proposal. ``is_trial``: it was only tried, and nothing was published.
+    a look, ``proposal`` the number of the proposal. ``is_undone``: its commit was reverted later. ``replayed`` are runs
+    whose rejected rows it has taken. A dry run is only ``tried``: nothing was published.
     """
 
     pipeline: str
@@ -107,7 +108,8 @@ class RunReport:
     proposal: int | None = None
     previous_digest: str | None = None
     stubs: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    is_trial: bool = False
+    is_undone: bool = False
+    replayed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report with the field names of the public contract."""

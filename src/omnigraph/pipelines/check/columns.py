@@ -264,7 +264,9 @@ def _unknown_columns(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Sch
 
 
 def _unused(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Schema) -> Iterator[Mistake]:
-    for name in _unknown_columns(step, owner, columns):
+    # Whoever takes the rows of an input as they are has not chosen its columns.
+    is_chosen = step.function is not None or step.sql is not None
+    for name in _unknown_columns(step, owner, columns) if is_chosen else ():
         missing = [prop.name for prop in owner.properties if prop.name not in columns.names]
         hint = near_name(name, missing) or "leave it out, or use it in an expression"
         yield step_mistake(step, f"column '{name}' of '{step.name}' is no property of {owner.name}", hint)
@@ -280,5 +282,7 @@ def _misfit(
     kind = column_kind(owner, target)
     if can_parse(kind, given) or (takes_integers(owner, target) and pa.types.is_integer(given)):
         return
-    what = f"the id of '{owner.name}'" if target in {"id", *ENDS} else f"property '{target}' of {owner.name}"
+    what = f"property '{target}' of {owner.name}"
+    if target in {"id", *ENDS}:
+        what = f"{'the id' if target == 'id' else 'an end'} of {owner.name}"
     yield step_mistake(step, f"{told} is {given}, and {what} is {kind}", key=key)

@@ -12,6 +12,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _OUTCOMES: dict[RunOutcome, str] = {
     "published": "published",
     "proposed": "proposed",
+    "tried": "only tried",
     "nothing": "nothing to do",
     "expectation_failed": "an expectation failed",
     "check_failed": "a check failed",

@@ -23,6 +23,7 @@ from omnigraph.pipelines.parts import refuse
 from omnigraph.pipelines.running.progress import ReadSoFar
 from omnigraph.pipelines.sql import end_of
 from omnigraph.records import record
+from omnigraph.spark.steps.resolving import with_canonical_ids
 from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
 from omnigraph.spark.steps.sources import (
     Watermark,
@@ -36,7 +37,6 @@ from omnigraph.spark.steps.sources import (
 )
 
 _SHOWN_FILES = 1_000
-ResolveRows = Callable[[ResolveStep, Any], Any]
 
 
 @record
@@ -79,7 +79,7 @@ class Reading:
         """Return what is to be read of a source."""
         match source.incremental:
             case None:
-                found = SourceRows(frame=self._frame(source), has_news=True, progress=self._files_of(source))
+                found = SourceRows(frame=self.frame_of(source), has_news=True, progress=self._files_of(source))
             case ByColumn(column=column):
                 found = self._by_column(source, column)
             case ByFiles():
@@ -91,7 +91,7 @@ class Reading:
         return SourceRows(frame=found.frame.limit(self.limit), has_news=found.has_news, progress=before)
 
     def _by_column(self, source: SourceStep, column: str) -> SourceRows:
-        frame = self._frame(source)
+        frame = self.frame_of(source)
         newest = newest_value(frame, column)
         before = self._before(source, frame, column)
         if newest is None:
@@ -124,7 +124,12 @@ class Reading:
             frame = _nothing_of(lambda: read_files(self.spark, source.format or "", paths, options))
         return SourceRows(frame=frame, has_news=bool(new), progress=told)
 
-    def _frame(self, source: SourceStep) -> Any:
+    def frame_of(self, source: SourceStep) -> Any:
+        """Return all rows of a source, or the stream of them that its function returns.
+
+        Raises:
+            PipelineInvalidError: its function raises something.
+        """
         if source.function is not None:
             return _checked(self.pipeline, source, called(source, source.function, **_session(source, self.spark)))
         return read_files(self.spark, source.format or "parquet", source.paths, source.options)
@@ -141,7 +146,7 @@ def _session(source: SourceStep, spark: Any) -> dict[str, Any]:
     code = getattr(source.function, "__code__", None)
     if code is None:
         return {"spark": spark}
-    return {name: spark for name in code.co_varnames[: min(code.co_argcount, 1)]}
+    return dict.fromkeys(code.co_varnames[: min(code.co_argcount, 1)], spark)
 
 
 def _with_base(source: SourceStep) -> dict[str, str]:
@@ -172,12 +177,9 @@ def _checked(pipeline: str, step: SourceStep | FrameStep, made: Any) -> Any:
 class Frames:
     """The frames of all steps of a declaration, made from those of its sources."""
 
-    def __init__(
-        self, declaration: Declaration, sources: Mapping[str, Any], spark: Any, resolve: ResolveRows | None = None
-    ) -> None:
+    def __init__(self, declaration: Declaration, sources: Mapping[str, Any], spark: Any) -> None:
         self._declaration = declaration
         self._spark = spark
-        self._resolve = resolve
         self._frames: dict[str, Any] = dict(sources)
         self._cached: list[Any] = []
         self._lineage: dict[str, tuple[str, ...]] = {name: (name,) for name in sources}
@@ -190,29 +192,14 @@ class Frames:
     def steps(self, catalog: Catalog, *, full_refresh: bool) -> tuple[StepRows, ...]:
         """Return the rows of the types, nodes before edges."""
         return tuple(
-            self.step_rows(step, self._frames[step.name], catalog, full_refresh=full_refresh)
+            step_rows(
+                step,
+                self._frames[step.name],
+                catalog,
+                full_refresh=full_refresh,
+                sources=self._lineage[step.name],
+            )
             for step in ordered_types(self._declaration)
-        )
-
-    def step_rows(self, step: TypeStep, frame: Any, catalog: Catalog, *, full_refresh: bool) -> StepRows:
-        """Return rows as those of a type."""
-        return StepRows(
-            name=step.name,
-            table_key=f"{step.kind}:{step.type_name}",
-            frame=frame,
-            set=step.set,
-            key=step.key,
-            src=_end(step.src, catalog),
-            dst=_end(step.dst, catalog),
-            mode=step.mode,
-            deletes=step.deletes,
-            sequence=step.sequence,
-            on_delete=step.on_delete,
-            dedupe=step.dedupe,
-            missing_end=step.missing_end,
-            rules=tuple(RowRule(name=one.name, condition=one.condition, outcome=one.outcome) for one in step.expect),
-            removes_missing=step.removes_missing and full_refresh,
-            sources=self._lineage.get(step.name, ()),
         )
 
     def close(self) -> None:
@@ -227,10 +214,9 @@ class Frames:
             frame = frame.cache()
             self._cached.append(frame)
         if isinstance(step, ResolveStep):
-            if self._resolve is None:
-                details = BadValue(what="step", value=step.name, expected="a pipeline without resolve")
-                raise UsageError(f"step '{step.name}' cannot be resolved here", details=details)
-            frame = self._resolve(step, frame)
+            # It compares its rows, and joins what it finds with them.
+            frame = _resolved(step, frame.cache())
+            self._cached.append(frame)
         return frame
 
     def _rows(self, step: FrameStep, inputs: Mapping[str, Any]) -> Any:
@@ -240,6 +226,50 @@ class Frames:
             return run_sql(self._spark, step.sql, inputs)
         (frame,) = inputs.values()
         return frame
+
+
+def _resolved(step: ResolveStep, frame: Any) -> Any:
+    """Return records with the ids of the entities that they mean.
+
+    Raises:
+        UsageError: the step wants evidence to be stored, or people to decide.
+    """
+    for what in ("evidence", "overrules"):
+        if getattr(step, what) is not None:
+            details = BadValue(what=what, value=str(getattr(step, what)), expected="none")
+            raise UsageError(f"step '{step.name}' cannot keep {what} in a run yet", details=details)
+    return with_canonical_ids(
+        frame,
+        step.id_column,
+        blocking=step.blocking,
+        comparisons=step.comparisons,
+        threshold=step.threshold,
+        review=step.review,
+    )
+
+
+def step_rows(
+    step: TypeStep, frame: Any, catalog: Catalog, *, full_refresh: bool = False, sources: tuple[str, ...] = ()
+) -> StepRows:
+    """Return the rows of a frame as those of a type."""
+    return StepRows(
+        name=step.name,
+        table_key=f"{step.kind}:{step.type_name}",
+        frame=frame,
+        set=step.set,
+        key=step.key,
+        src=_end(step.src, catalog),
+        dst=_end(step.dst, catalog),
+        mode=step.mode,
+        deletes=step.deletes,
+        sequence=step.sequence,
+        on_delete=step.on_delete,
+        dedupe=step.dedupe,
+        missing_end=step.missing_end,
+        rules=tuple(RowRule(name=one.name, condition=one.condition, outcome=one.outcome) for one in step.expect),
+        removes_missing=step.removes_missing and full_refresh,
+        sources=sources,
+    )
 
 
 def _end(text: str | None, catalog: Catalog) -> EndNaming | None:

@@ -16,7 +16,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PendingRead, ReadCall
 from omnigraph.engine.results.encodings import json_texts
-from omnigraph.errors import CheckFailedError, RefusedRun
+from omnigraph.errors import CheckFailedError, MergeConflictsError, RefusedRun
 from omnigraph.history.merge import merge_branch
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.operations.algorithms import WriteAlgorithmRequest
@@ -30,6 +30,7 @@ from omnigraph.records import record
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
+from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.pipelines.running.run import RunOptions
@@ -129,7 +130,7 @@ class Publication:
             left = self.place.name
         sample = json.dumps(failed.samples[0], ensure_ascii=False) if failed.samples else None
         raise CheckFailedError(
-            f"check '{failed.name}' of pipeline '{self.declaration.name}' does not hold: it returned {failed.rows} rows",
+            f"check '{failed.name}' does not hold: it returned {counted(failed.rows, 'row')}",
             details=RefusedRun(
                 pipeline=self.declaration.name,
                 run=self.run,
@@ -173,15 +174,20 @@ class Publication:
                 with candidate.reading(self.engine) as merged:
                     self.refuse_failed([self._check(check, merged) for check in self.declaration.checks])
 
-        done = merge_branch(
-            self.engine,
-            self.place.name,
-            self.place.target,
-            actor=self.options.actor,
-            message=f"run {self.run} of pipeline {self.declaration.name}",
-            run=mark,
-            gate=gate,
-        )
+        try:
+            done = merge_branch(
+                self.engine,
+                self.place.name,
+                self.place.target,
+                actor=self.options.actor,
+                message=f"run {self.run} of pipeline {self.declaration.name}",
+                run=mark,
+                gate=gate,
+            )
+        except MergeConflictsError:
+            if self.options.publish != "direct":
+                self.place.keep()
+            raise
         return None if done.commit is None else done.commit.id
 
     def _run_after(self, after: AfterStep) -> None:

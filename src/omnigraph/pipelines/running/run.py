@@ -6,15 +6,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import (
     BadValue,
     BrokenExpectation,
     CheckFailedError,
+    Effect,
     ExpectationFailedError,
+    MergeConflictsError,
     OmnigraphError,
     RunConflictError,
     UsageError,
@@ -24,7 +27,7 @@ from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Publish, TypeStep
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgress, RunReport, StepReport
-from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows
+from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
 from omnigraph.records import record
@@ -34,12 +37,16 @@ from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
 from omnigraph.spark.steps.describing import describing
 from omnigraph.spark.steps.reading import DECODES
+from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.transaction import CommitView
-from omnigraph.values import BranchName, check_choice, check_flag, check_text, check_whole, checked_text
+from omnigraph.values import check_choice, check_flag, check_text, check_whole, checked_text
 
 QUARANTINE_FOLDER = "__quarantine"
+# What the mark of a micro-batch stands under, before the name of its stream; no source is called so.
+STREAM = "stream:"
+_Report = TypeVar("_Report", RunReport, RunReport | None)
 _ATTEMPTS = 3
 
 
@@ -123,7 +130,7 @@ def run(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask fo
                     raise
 
 
-def declaration_of(pipeline: Declaration | Pipeline) -> Declaration:
+def declaration_of(pipeline: object) -> Declaration:
     """Return what was declared.
 
     Raises:
@@ -158,12 +165,11 @@ def checked_options(
     if rest.get("since") is not None and rest.get("full_refresh"):
         details = BadValue(what="since", value=str(rest["since"])[:80], expected="no full refresh")
         raise UsageError("a full refresh reads from the beginning", details=details)
-    if rest.get("limit") is not None and any(
-        step.removes_missing or step.mode == "overwrite" for step in declaration.types
-    ):
-        if rest.get("full_refresh") and not rest.get("dry_run"):
-            details = BadValue(what="limit", value=str(rest["limit"]), expected="no full refresh, or a dry run")
-            raise UsageError("a full refresh of some rows would remove all the others", details=details)
+    removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
+    removes |= any(step.mode == "overwrite" for step in declaration.types)
+    if rest.get("limit") is not None and removes and not rest.get("dry_run"):
+        details = BadValue(what="limit", value=str(rest["limit"]), expected="a dry run")
+        raise UsageError("some rows alone would remove all the others", details=details)
     return RunOptions(branch=branch or declaration.branch, publish=publish or declaration.publish, **rest)
 
 
@@ -205,21 +211,33 @@ class Run:
             outcome="nothing",
             digest=declaration.digest,
             started_at_ms=self._world.clock.now_ms(),
-            is_trial=options.dry_run,
         )
 
     def run(self) -> RunReport:
         """Do all of it."""
+        return self._reporting(self._run)
+
+    def take_batch(self, sources: Mapping[str, SourceRows], query: str, number: int) -> RunReport | None:
+        """Publish a micro-batch of a stream; None when the branch has it already."""
+        mark = {f"{STREAM}{query}": {"by": "stream", "batch": number}}
+        return self._reporting(lambda: self._take_batch(sources, mark))
+
+    def replay(self, places: Mapping[str, QuarantinePlace]) -> RunReport:
+        """Run steps over the rows that earlier runs have rejected."""
+        self._report = replace(self._report, replayed=tuple(places))
+        return self._reporting(lambda: self._replay(tuple(places.values())))
+
+    def _reporting(self, work: Callable[[], _Report]) -> _Report:
         self._tell("begin")
         try:
-            report = self._run()
+            report = work()
         except ExpectationFailedError:
             self._ended("expectation_failed")
             raise
         except CheckFailedError:
             self._ended("check_failed")
             raise
-        except RunConflictError:
+        except (RunConflictError, MergeConflictsError):
             self._ended("conflict")
             raise
         return report
@@ -234,26 +252,66 @@ class Run:
                 return self._ended("nothing")
             return self._load(place, so_far, sources)
 
-    def _load(self, place: RunBranch, so_far: ReadSoFar, sources: Mapping[str, SourceRows]) -> RunReport:
+    def _take_batch(self, sources: Mapping[str, SourceRows], mark: Mapping[str, Any]) -> RunReport | None:
+        with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
+            so_far = read_so_far(self.engine, place.base, self.declaration.name)
+            self._note_digest(so_far)
+            ((name, told),) = mark.items()
+            if so_far.marks.get(name, {"batch": -1})["batch"] >= told["batch"]:
+                return None
+            return self._load(place, so_far, sources, mark)
+
+    def _replay(self, places: Sequence[QuarantinePlace]) -> RunReport:
+        with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
+            so_far = read_so_far(self.engine, place.base, self.declaration.name)
+            self._note_digest(so_far)
+            catalog = self.engine.catalog(place.name)
+            steps = []
+            for step in ordered_types(self.declaration):
+                found = [rejected_rows(self._spark, one, step.name) for one in places]
+                frames = [frame for frame in found if frame is not None]
+                if frames:
+                    frame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+                    steps.append(step_rows(step, frame, catalog))
+            done = self.load_steps(steps, place, so_far, {}, is_recorded=bool(steps))
+            if done.commit is None:
+                return self._ended("nothing")
+            return self.publish(place, so_far, done)
+
+    def _load(
+        self,
+        place: RunBranch,
+        so_far: ReadSoFar,
+        sources: Mapping[str, SourceRows],
+        mark: Mapping[str, Any] | None = None,
+    ) -> RunReport:
         frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
         catalog = self.engine.catalog(place.name)
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
+            progress |= {name: dict(told) for name, told in (mark or {}).items()}
             self._report = replace(self._report, progress=progress)
-            done = self.load_steps(steps, place, so_far, progress)
+            is_further = any(_moves(told) and told != so_far.marks.get(name) for name, told in progress.items())
+            done = self.load_steps(steps, place, so_far, progress, is_recorded=is_further)
         finally:
             frames.close()
         if self.options.dry_run:
             place.drop()
-            return self._ended("published" if _changes_something(done.steps) else "nothing")
+            return self._ended("tried" if _changes_something(done.steps) else "nothing")
         if done.commit is None:
             place.drop()
             return self._ended("nothing")
         return self.publish(place, so_far, done)
 
     def load_steps(
-        self, steps: Sequence[StepRows], place: RunBranch, so_far: ReadSoFar, progress: Mapping[str, Any]
+        self,
+        steps: Sequence[StepRows],
+        place: RunBranch,
+        so_far: ReadSoFar,
+        progress: Mapping[str, Any],
+        *,
+        is_recorded: bool,
     ) -> StepsResult:
         """Bring rows into the branch that they go to first."""
         self._tell("load")
@@ -267,8 +325,7 @@ class Run:
             settled=self._settle,
             mark=lambda results: self._mark(results, progress),
             guard=None if place.is_own else self._guard(so_far),
-            is_recorded=dict(progress) != {key: so_far.marks.get(key) for key in progress}
-            and any(_moves(one) for one in progress.values()),
+            is_recorded=is_recorded,
             is_trial=self.options.dry_run,
         )
         done = load_steps(self.engine, steps, order, SparkRunner(spark=self._spark))
@@ -282,6 +339,15 @@ class Run:
         if not place.is_own:
             self._report = replace(self._report, commit=done.commit.id)
             return self._ended("published")
+        try:
+            return self._publish(place, so_far, done)
+        except OmnigraphError as error:
+            if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
+                # Its branch goes, and with it what names them.
+                self.quarantine.clear()
+            raise
+
+    def _publish(self, place: RunBranch, so_far: ReadSoFar, done: StepsResult) -> RunReport:
         publication = Publication(
             engine=self.engine, declaration=self.declaration, options=self.options, run=self.id, place=place
         )
@@ -420,7 +486,7 @@ def quarantine_place(engine: OpenGraph, declaration: Declaration, asked: str | N
 
 def _moves(told: Mapping[str, Any]) -> bool:
     """Whether what is told of a source says that it was read further."""
-    return told.get("by") == "column" or (told.get("by") == "files" and bool(told["files"]))
+    return told.get("by") in {"column", "stream"} or (told.get("by") == "files" and bool(told["files"]))
 
 
 def _changes_something(results: Sequence[StepResult]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
@@ -53,11 +53,10 @@ def earlier_members(previous: DataFrame) -> DataFrame:
     return rows
 
 
-def decided_pairs(spark: SparkSession, given: DataFrame | Iterable[Overrule], records: DataFrame) -> DecidedFrame:
+def decided_pairs(spark: SparkSession, given: DataFrame | Sequence[Overrule], records: DataFrame) -> DecidedFrame:
     """Return what people decided about records that are there.
 
     Raises:
-        UsageError: it is nothing of that kind.
         ResolveInputError: columns are missing, a decision is not a known word, or a pair is one record.
         ContradictingDecisionsError: a pair is both the same and different.
     """
@@ -93,16 +92,30 @@ def decided_pairs(spark: SparkSession, given: DataFrame | Iterable[Overrule], re
         return DecidedFrame(rows=rows, unknown=once.where("has_left is null or has_right is null").count())
 
 
-def _frame(spark: SparkSession, given: object) -> DataFrame:
-    if callable(getattr(given, "mapInArrow", None)):
-        return given  # type: ignore[return-value] - nothing else has that method, in Spark Connect either
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise unfit("overrules", given, "a DataFrame, or several overrules")
-    rows = list(given)
-    for one in rows:
+def check_overrules(given: object) -> None:
+    """Refuse what cannot be people's decisions; None passes.
+
+    Raises:
+        UsageError: it is neither a DataFrame nor several overrules.
+    """
+    if given is None or is_frame(given):
+        return
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise unfit("overrules", given, "a DataFrame, or a list of overrules")
+    for one in given:
         check_instance("overrules", one, Overrule, optional=False)
-    columns = [pa.array([getattr(one, name) for one in rows], kind) for name, kind in PAIR.items()]
-    return spark.createDataFrame(pa.table(columns, names=list(PAIR)))
+
+
+def is_frame(given: object) -> bool:
+    """Whether it is a DataFrame, of Spark Connect or not."""
+    return callable(getattr(given, "mapInArrow", None))
+
+
+def _frame(spark: SparkSession, given: DataFrame | Sequence[Overrule]) -> DataFrame:
+    if isinstance(given, Sequence):
+        columns = [pa.array([getattr(one, name) for one in given], kind) for name, kind in PAIR.items()]
+        return spark.createDataFrame(pa.table(columns, names=list(PAIR)))
+    return given
 
 
 def _unfit_decision(left: str | None, right: str | None, verdict: str | None) -> ResolveInputError:

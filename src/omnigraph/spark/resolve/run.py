@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from omnigraph.records import record
@@ -12,7 +12,7 @@ from omnigraph.spark.query.relations import FrameRelation, FrameRelations, trans
 from omnigraph.spark.resolve.blocks import DOING, Blocks, compared_pairs, make_blocks, prepared_records
 from omnigraph.spark.resolve.comparing import COMPARED, KEY, LEFT, RIGHT, SCORE, score_column
 from omnigraph.spark.resolve.cutting import CutTask
-from omnigraph.spark.resolve.decisions import DecidedFrame, decided_pairs, earlier_members
+from omnigraph.spark.resolve.decisions import DecidedFrame, check_overrules, decided_pairs, earlier_members, is_frame
 from omnigraph.spark.resolve.identity import Identities, name_clusters
 from omnigraph.spark.resolve.model import Overrule, Resolution, ResolveCounts
 from omnigraph.spark.resolve.similarity import check_library
@@ -58,7 +58,7 @@ def resolve(
     id_column: str,
     resolution: Resolution,
     previous: DataFrame | None = None,
-    overrules: DataFrame | Iterable[Overrule] | None = None,
+    overrules: DataFrame | Sequence[Overrule] | None = None,
 ) -> Resolved:
     """Find the records that are the same entity, and give each entity an id that later runs keep.
 
@@ -87,6 +87,7 @@ def resolve(
         SparkJobError: a job failed for a reason that is none of ours.
     """
     _check(frame, id_column, resolution, previous)
+    check_overrules(overrules)
     spark = given_or_started(spark)
     for one in resolution.comparisons:
         check_library(one)
@@ -115,7 +116,7 @@ def resolve(
 
 def _check(frame: object, id_column: object, resolution: object, previous: object) -> None:
     for what, one in (("frame", frame), ("previous", previous)):
-        if not (what == "previous" and one is None) and not callable(getattr(one, "mapInArrow", None)):
+        if not (what == "previous" and one is None) and not is_frame(one):
             raise unfit(what, one, "a DataFrame")
     check_text("id_column", id_column)
     check_instance("resolution", resolution, Resolution, optional=False)

@@ -44,7 +44,8 @@ class FrameAnalyst:
 
     def empty(self, frame: DataFrame) -> DataFrame:
         """Return a frame with the same columns and no rows, so that whatever is done with it reads nothing."""
-        return self.spark.createDataFrame([], frame.schema)
+        # Of no rows at all Spark knows the answers to most questions without a job.
+        return self.spark.createDataFrame([], frame.schema).limit(0)
 
     def run_sql(self, sql: str, inputs: Mapping[str, DataFrame]) -> DataFrame | Flaw:
         """Return what a statement gives over frames by name."""

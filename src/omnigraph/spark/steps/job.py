@@ -197,7 +197,7 @@ class _Counted:
         self.superseded += part.superseded
         self.failed = [one + other for one, other in zip(self.failed, part.failed, strict=True)]
         for mine, theirs in zip(self.samples, part.samples, strict=True):
-            mine += theirs[: _SAMPLES - len(mine)]
+            mine.extend(theirs[: _SAMPLES - len(mine)])
         self.rejected += part.rejected
         self.originals += part.originals
 
@@ -232,18 +232,21 @@ class _StepsJob(LoadJob):
     @classmethod
     def begin(cls, engine: OpenGraph, steps: Sequence[StepRows], order: StepsOrder, runner: SparkRunner) -> _StepsJob:
         """Return the job, with the frames of all steps made ready."""
-        # What a trial would do is known once rows are folded, before anything is written to a table.
-        as_log = order.is_trial or any(step.is_log or step.removes_missing for step in steps)
+        # What a trial would do is known once rows are folded, before anything is written to a table; and rows that
+        # replace all others are compared with them only when they are folded.
+        as_log = order.is_trial or any(
+            step.is_log or step.removes_missing or step.mode == "overwrite" for step in steps
+        )
         _refuse_shared(steps)
         modes: dict[str, LoadMode] = {step.table_key: _mode(step) for step in steps}
-        kinds = [mode for mode in ("overwrite", "merge", "append") if mode in modes.values()]
+        usual: LoadMode = "append" if set(modes.values()) == {"append"} else "merge"
         catalog = engine.catalog(order.branch)
         tables = [
             *(one.table_key for one in catalog.nodes.values()),
             *(one.table_key for one in catalog.edges.values()),
         ]
         request = SparkLoadRequest(
-            mode="apply" if as_log else kinds[0] if kinds else "merge",
+            mode="apply" if as_log else usual,
             modes={key: modes.get(key, "merge") for key in tables},
             branch=order.branch,
             actor=order.actor,
@@ -357,18 +360,13 @@ class _StepsJob(LoadJob):
         for change in written.changes:
             txn.change(change)
         counts: dict[str, ChangeCounts] = {}
-        changed: dict[str, tuple[int, int]] = {}
         for key, loaded in screened.types.items():
-            unchanged, over = written.unchanged.get(key, 0), 0
-            if key in verdict.superseded:
-                over = verdict.superseded[key].rows
+            over = verdict.superseded[key].rows if key in verdict.superseded else 0
             rows = loaded.rows - (screened.stubs[key].aside.rows if key in screened.stubs else 0)
-            new = rows - unchanged - over
-            counts[key] = ChangeCounts(rows=rows, written=new, unchanged=unchanged, superseded=over)
-            updated = written.replaced.get(key, 0)
-            changed[key] = (new - updated, updated)
-            if self._request.mode_of(key) == "overwrite":
-                screened.removed[key] = txn.snapshot.entry(key).row_count
+            same = written.unchanged.get(key, 0)
+            counts[key] = ChangeCounts(rows=rows, written=rows - same - over, unchanged=same, superseded=over)
+        updated = {key: written.replaced.get(key, 0) for key in counts}
+        changed = {key: (one.written - updated[key], updated[key]) for key, one in counts.items()}
         self._settle(screened, counts, changed, outcome.places)
 
         def check_again(view: CommitView) -> None:
@@ -384,26 +382,7 @@ class _StepsJob(LoadJob):
         """Publish rows of which each says what is to be done with it."""
         screened = _Screened(types=dict(outcome.types))
         order = self._screen_order(txn.snapshot)
-        self._leave_out_late(screened, order)
-        self._remove_rest(screened, order, outcome.places)
-        log = self._decider(screened, outcome.places)
-        problems.add(log.mixed_sequences())
-        problems.fail()
-        decided = log.decide(order.state)
-        unclear = [
-            key
-            for key, counts in decided.by_table.items()
-            if counts.superseded and key in self._steps and not self._is_ordered(key)
-        ]
-        if unclear:
-            for key in unclear:
-                if not self._leave_out_repeated(screened, order, key):
-                    raise self._repeated(screened, order, outcome.places, key)
-            log = self._decider(screened, outcome.places)
-            decided = log.decide(order.state)
-        problems.add(decided.problems)
-        problems.fail()
-        self._refuse_taken(screened, order)
+        log, decided = self._decide(screened, order, outcome.places, problems)
         held = [decided]
 
         def judge() -> None:
@@ -452,6 +431,32 @@ class _StepsJob(LoadJob):
             txn.add_check(check_again)
         return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
 
+    def _decide(
+        self, screened: _Screened, order: ScreenOrder, places: Places, problems: ProblemList
+    ) -> tuple[LogDecider, DecidedLog]:
+        """Fold all rows, but for those that cannot count."""
+        self._leave_out_late(screened, order)
+        self._remove_rest(screened, order, places)
+        log = self._decider(screened, places)
+        problems.add(log.mixed_sequences())
+        problems.fail()
+        decided = log.decide(order.state)
+        unclear = [
+            key
+            for key, counts in decided.by_table.items()
+            if counts.superseded and key in self._steps and not self._is_ordered(key)
+        ]
+        for key in unclear:
+            if not self._leave_out_repeated(screened, order, key):
+                raise self._repeated(screened, order, places, key)
+        if unclear:
+            log = self._decider(screened, places)
+            decided = log.decide(order.state)
+        problems.add(decided.problems)
+        problems.fail()
+        self._refuse_taken(screened, order)
+        return log, decided
+
     def _commit(self, txn: WriteTxn) -> CommitResult:
         order = self._order
         txn.is_recorded = order.is_recorded
@@ -490,9 +495,8 @@ class _StepsJob(LoadJob):
             for loaded in screened.types.values()
             if isinstance(loaded.owner, NodeType)
         }
-        gone = frozenset(name for name in nodes if self._request.mode_of(f"node:{name}") == "overwrite")
         tasks = [
-            EndsTask(table_key=key, files=row_files(screened.types[key]), coming=nodes, going={}, replaced=gone)
+            EndsTask(table_key=key, files=row_files(screened.types[key]), coming=nodes, going={})
             for key in self._screened_edges()
             if key in screened.types
         ]

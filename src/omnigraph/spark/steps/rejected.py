@@ -45,7 +45,6 @@ QUARANTINE = pa.schema(
         ("row", pa.string()),
     ]
 )
-_ENCODER = msgspec.json.Encoder(enc_hook=lambda value: _plain(value), decimal_format="number")
 _ROWS_PER_FILE = 1 << 18
 
 
@@ -124,7 +123,8 @@ class RejectedWriter:
 
 def row_texts(rows: pa.RecordBatch | pa.Table) -> list[str]:
     """Return rows as JSON objects."""
-    return [_ENCODER.encode(row).decode() for row in rows.to_pylist()]
+    encoder = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
+    return [encoder.encode(row).decode() for row in rows.to_pylist()]
 
 
 def _plain(value: object) -> Any:
@@ -168,7 +168,7 @@ def keep_rejected(
         rejected: by step what all its rows have in common, and its files.
         offsets: how many rows came before each partition.
     """
-    tasks = []
+    tasks: list[QuarantineTask] = []
     for beside, files in rejected:
         for group in _groups(files):
             name = f"{beside['step']}-{len(tasks):05}.parquet"
@@ -192,7 +192,24 @@ def write_quarantine(task: QuarantineTask) -> int:
     columns["line"] = pa.array(lines)
     rows = pa.table([columns[name] for name in QUARANTINE.names], schema=QUARANTINE).take(pa.array(order))
     task.place.put(task.name, rows)
-    return rows.num_rows
+    return int(rows.num_rows)
+
+
+def rejected_rows(spark: Any, place: QuarantinePlace, step: str) -> Any | None:
+    """Return the rejected rows of a step as the frame that they came in; None when there are none."""
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - see above
+
+    names = [name for name in place.names() if name.rpartition("-")[0] == step]
+    if not names:
+        return None
+    schema = StructType.fromJson(msgspec.json.decode(place.read(names[0]).column("columns")[0].as_py()))
+    if place.storage.is_local:
+        rows = spark.read.parquet(*(str(place.storage.path(f"{place.folder}/{name}")) for name in names))
+    else:
+        # Spark itself does not reach buckets.
+        rows = spark.createDataFrame(pa.concat_tables([place.read(name).select(["row"]) for name in names]))
+    return rows.select(fn.from_json("row", schema).alias("row")).select("row.*")
 
 
 def _groups(files: Sequence[RejectedFile]) -> Iterator[tuple[RejectedFile, ...]]:

@@ -6,7 +6,7 @@ Tasks find them by their numbers; rows that are taken out are left out of files 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -91,14 +91,12 @@ class EndsTask:
         files: its rows.
         coming: by node type the files of nodes that are there afterwards.
         going: by node type the files of nodes that are not.
-        replaced: node types of which no stored node stays.
     """
 
     table_key: str
     files: tuple[str, ...]
     coming: Mapping[str, tuple[str, ...]]
     going: Mapping[str, tuple[str, ...]]
-    replaced: frozenset[str] = frozenset()
 
 
 def find_missing_ends(order: ScreenOrder, task: EndsTask) -> FoundRows | None:
@@ -126,7 +124,7 @@ def find_missing_ends(order: ScreenOrder, task: EndsTask) -> FoundRows | None:
 def _missing(order: ScreenOrder, task: EndsTask, node: NodeType, ends: pa.Array) -> pa.Array:
     coming = _ids(order.scratch, task.coming.get(node.name, ()))
     asked = ends.filter(pc.invert(pc.is_in(ends, value_set=coming)))
-    if node.name in task.replaced or not len(asked):
+    if not len(asked):
         return asked
     stored = one_array(order.view().rows_of(node.table_key, asked, ["id"]).column("id"))
     going = _ids(order.scratch, task.going.get(node.name, ()))

@@ -6,6 +6,7 @@ How far a source was read is a value of Spark's types, kept as text or a whole n
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # Of these the greatest is known, and Spark makes the same value of their texts.
 _PLAIN_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "string", "timestamp_ntz", "boolean")
 _MICROS = "timestamp"
+_naming = threading.Lock()
 
 
 @record
@@ -67,6 +69,28 @@ def read_files(
         return reader.load(list(paths)) if paths else reader.load()
     except Exception as error:
         raise job_error("read a source", error) from error
+
+
+def stream_files(
+    spark: SparkSession,
+    fmt: str,
+    path: str,
+    options: Mapping[str, str],
+    schema: Any,
+    files_per_batch: int | None,
+) -> DataFrame:
+    """Return the rows of files of a folder as they come.
+
+    Raises:
+        SparkJobError: Spark does not read that as a stream.
+    """
+    reader = spark.readStream.format(_format(fmt)).options(**_options(fmt, options)).schema(schema)
+    if files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
+    try:
+        return reader.load(path)
+    except Exception as error:
+        raise job_error("read a source as a stream", error) from error
 
 
 def _format(fmt: str) -> str:
@@ -152,7 +176,7 @@ def column_type(frame: DataFrame, column: str) -> str:
     Raises:
         UsageError: the frame has no such column, or its values have no order that lasts.
     """
-    kinds = {name: kind for name, kind in frame.dtypes}
+    kinds = dict(frame.dtypes)
     kind = kinds.get(column)
     if kind is None:
         details = BadValue(what="column", value=column, expected=", ".join(kinds)[:200])
@@ -235,16 +259,18 @@ def run_sql(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> D
     Raises:
         SparkJobError: it is no query, or does not fit the frames.
     """
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
-    try:
-        found = spark.sql(sql)
-        # Names are looked up now, and not when rows are read, when they may mean something else.
-        _ = found.schema
-    except Exception as error:
-        raise job_error("run a query", error) from error
-    finally:
-        if not type(spark).__module__.startswith("pyspark.sql.connect"):
-            for name in frames:
-                spark.catalog.dropTempView(name)
+    # Names are those of the whole session, and another run may mean something else by them.
+    with _naming:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            found = spark.sql(sql)
+            # They are looked up now, and not when rows are read.
+            _ = found.schema
+        except Exception as error:
+            raise job_error("run a query", error) from error
+        finally:
+            if not type(spark).__module__.startswith("pyspark.sql.connect"):
+                for name in frames:
+                    spark.catalog.dropTempView(name)
     return found

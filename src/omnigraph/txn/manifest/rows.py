@@ -110,6 +110,17 @@ class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     progress: dict[str, Any] = msgspec.field(default_factory=dict)
     report: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it has read, as far as they are known."""
+        told = [one.get("files", ()) for one in self.progress.values() if isinstance(one, dict)]
+        return tuple(str(file[0]) for files in told for file in files)
+
+    def __str__(self) -> str:
+        files = self.files
+        shown = f" file={files[0]}" if len(files) == 1 else f" files={len(files)}" if files else ""
+        return f"pipeline={self.pipeline} run={self.run}{shown}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the mark as a commit shows it."""
         told: dict[str, Any] = msgspec.to_builtins(self)
