@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -120,6 +120,14 @@ spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and 
 
 spark-pipelines: setup ## Kill runs of pipelines at every step, in processes of their own, and run them again
 	OMNIGRAPH_SPARK_PIPELINES=1 $(BIN)/python -m pytest -q tests/spark/pipelines
+
+# The tests of Spark that look at nothing but results.
+ON_CLUSTERS := $(addprefix tests/spark/test_,$(addsuffix .py,load_contract source_write rules export history optimize algorithms query_texts))
+# A process has one Spark, so that each kind of cluster has a run of its own.
+spark-clusters: setup ## Run what Spark does on a standalone cluster, a local cluster and Spark Connect, and kill their processes (long)
+	for mode in standalone local-cluster connect; do \
+		OMNIGRAPH_SPARK_MODE=$$mode $(BIN)/pytest tests/spark/clusters $(ON_CLUSTERS) --timeout 1200 $(PYTEST_ARGS) || exit 1; \
+	done
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -1,4 +1,7 @@
-"""One session of Spark for every test of this folder; all of them run in one worker of the test run."""
+"""One session of Spark for every test of this folder; all of them run in one worker of the test run.
+
+It runs in the cores of this machine; with ``OMNIGRAPH_SPARK_MODE``, as ``make spark-clusters`` sets it, on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.spark import session, stop
+from tests.spark.clusters.modes import MODE, Opened, open_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session: two cores, small, quick to start."""
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """The session, and the processes behind it."""
     folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_CACHE", str(folder))
-        started = session(
-            # A task that fails is tried again, as on a cluster.
-            master="local[2,3]",
-            conf={
-                "spark.driver.memory": "1g",
-                "spark.default.parallelism": "2",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.sql.adaptive.enabled": "false",
-            },
-            log=folder / "spark.log",
-            is_short=True,
-        )
-    yield started
-    stop(started)
+    with open_mode(MODE, folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(opened: Opened) -> SparkSession:
+    """The session: two cores, small, quick to start."""
+    return opened.spark
 
 
 @pytest.fixture(autouse=True)

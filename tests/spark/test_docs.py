@@ -9,8 +9,15 @@ import pytest
 
 from tests.e2e.process import copy_people
 from tests.e2e.test_docs_snippets import ELSEWHERE, read_snippets
+from tests.spark.clusters.processes import CONNECT, MASTER, WORKER
 
 LEAST = {"spark.md": 7, "resolve.md": 2}
+
+
+def test_programs_of_a_cluster_are_those_that_the_tests_start():
+    (page,) = [page for page in ELSEWHERE if page.name == "spark.md"]
+    text = page.read_text(encoding="utf-8")
+    assert all(f" {program} " in text for program in (MASTER, WORKER, CONNECT))
 
 
 # A stream starts several processes, and each loads its libraries.

@@ -3,67 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.load import SparkLoadSettings, load, written
+from omnigraph.spark.load import SparkLoadSettings, load
 from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.store.tables.portable import write_fragments_for
 from tests.auditor import audit
 from tests.load_graph import export, load_lines, make_graph
+from tests.spark.deaths import UnluckyRunner
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { @key(src, dst) }\n"
 SMALL = SparkLoadSettings(part_bytes=4_000, merge_rows=100)
-
-
-@dataclass(frozen=True)
-class UnluckyRunner:
-    """Lets the first attempt at the first task of a step die in the way that is asked for."""
-
-    cores = None
-
-    inner: SparkRunner
-    folder: Path
-    deaths: dict[str, str]
-
-    def run(self, function, tasks, doing):
-        death = self.deaths.get(doing)
-        if death is None:
-            return self.inner.run(function, tasks, doing)
-        marked = [(self.folder / doing if number == 0 else None, task) for number, task in enumerate(tasks)]
-        return self.inner.run(partial(die_once, function, death), marked, doing)
-
-
-def die_once(function, death, marked):
-    marker, task = marked
-    if marker is None or marker.exists():
-        return function(task)
-    if death == "killed amid":
-        written.write_fragments_for = partial(die_while_writing, marker)
-    function(task)
-    marker.touch()
-    if death == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    msg = "the worker is lost"
-    raise OSError(msg)
-
-
-def die_while_writing(marker, ticket, rows, **options):
-    """Die when Lance has taken some of the rows and asks for more."""
-
-    def some():
-        yield from rows.slice(0, rows.num_rows // 2).to_batches()
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return write_fragments_for(ticket, some(), **options)
 
 
 def people(numbers, **values):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 
+import omnigraph
 from omnigraph.errors import OmnigraphError, TypeMissingError
 from omnigraph.spark import replicate_into, write_stream
 from omnigraph.spark.source.datasource import OmnigraphSource
@@ -18,9 +19,12 @@ from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.writer import StreamWriter
 from tests.load_graph import load_lines
 from tests.session_graph import add_rows, create_graph, open_session, read_graph
+from tests.spark.clusters.modes import MODE, MODES
 
 # A stream starts several processes, and each loads its libraries.
 
+# How many micro-batches of nodes and edges; each has the price of a job and of a commit.
+BATCHES = 100 if os.environ.get("OMNIGRAPH_FUZZ") == "long" or MODE in MODES else 3
 SCHEMA = "node Event { title: String @key  size: I32? }"
 # What workers cannot import has to travel with the classes below.
 register_pickle_by_value(sys.modules[__name__])
@@ -121,6 +125,32 @@ def test_changes_reach_a_stream_once_across_restarts(spark, tmp_path):
         ("insert", "b2", 2),
         ("insert", "b3", 3),
     ]
+
+
+def test_nodes_and_edges_of_one_stream_are_one_commit_for_each_micro_batch(spark, tmp_path):
+    """Each line of the input becomes a node and an edge to it; no commit has one without the other."""
+    root, incoming = tmp_path / "g", tmp_path / "in"
+    incoming.mkdir()
+    create_graph(root, f"{SCHEMA}\nedge After: Event -> Event", '{"type":"Event","data":{"title":"e000"}}')
+    for number in range(1, BATCHES + 1):
+        (incoming / f"{number:03}.json").write_text(f'{{"title":"e{number:03}","before":"e{number - 1:03}"}}\n')
+    given = spark.readStream.schema("title string, before string").option("maxFilesPerTrigger", "1")
+    rows = given.json(str(incoming)).selectExpr(
+        """explode(array(
+            to_json(named_struct('edge', 'After', 'from', title, 'to', before)),
+            to_json(named_struct('type', 'Event', 'data', named_struct('title', title)))
+        )) AS value"""
+    )
+    sink = rows.writeStream.format("omnigraph").options(graph=str(root), checkpointLocation=str(tmp_path / "ck"))
+    sink.trigger(availableNow=True).start().awaitTermination()
+    assert len(events(root)[0]) == BATCHES + 1
+    assert events(root)[1] == list(range(BATCHES))
+    with omnigraph.open(root) as graph:
+        states = [graph.at(commit) for commit in graph.log()[:BATCHES]]
+        query = "query q() { match { $e: Event } return { count($e) as events } }"
+        edges = "query q() { match { $e: Event  $e after $b } return { count($e) as edges } }"
+        found = [(state.query(query)[0]["events"], state.query(edges)[0]["edges"]) for state in states]
+    assert found == [(number + 1, number) for number in range(BATCHES, 0, -1)]
 
 
 def test_a_feed_of_one_type_keeps_a_copy_current_by_itself(spark, tmp_path):

@@ -20,7 +20,8 @@ from omnigraph.operations.writes import EmbedRequest
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.values import MAIN, check_callable
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def embed_on_spark(
     """
     engine = engine_of(graph)
     check_callable("progress", progress)
-    runner = ExecutorEmbedder.of(engine, given_or_started(spark))
+    runner = ExecutorEmbedder.of(engine, session_for(engine.store.storage, spark))
     request = EmbedRequest(
         types=types, every=every, limit=limit, dry_run=dry_run, branch=branch, actor=actor, message=message
     )

@@ -17,7 +17,8 @@ from omnigraph.operations.local.reads import export_cut
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, counting
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import check_shared, session_for
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import TableTicket
@@ -58,6 +59,7 @@ def export(
         ExportTargetError: there is something in the folder.
         ExportTypeError: the schema has no such type.
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        SparkUnsupportedError: workers do not see the folder.
         SparkJobError: the job failed for a reason of its own.
     """
     check_export(format, progress, settings)
@@ -66,8 +68,14 @@ def export(
     with counting():
         cut = engine.calls.run(lambda: export_cut(engine, branch, at, types))
         job = ExportJob.plan(cut, to, format, graph=storage, settings=settings or ExportSettings())
-        writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark), command="export"), progress)
-        return job.run(writer.write, Runtime.system())
+        ready = session_for(storage, spark)
+        writer = ExecutorExport(job, storage, SparkRunner(spark=ready, command="export"), progress)
+
+        def write(parts: Sequence[ExportPart]) -> Sequence[ExportedFile]:
+            check_shared(ready, job.folder.storage)
+            return writer.write(parts)
+
+        return job.run(write, Runtime.system())
 
 
 class ExecutorExport:

@@ -14,7 +14,8 @@ from omnigraph.operations.maintenance import OptimizeRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.records import record
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy
@@ -76,7 +77,7 @@ def optimize_on_spark(
     check_callable("progress", progress)
     if types is not None:
         types = checked_names("types", types)
-    tasks = SparkRunner(spark=given_or_started(spark), command="optimize")
+    tasks = SparkRunner(spark=session_for(engine.store.storage, spark), command="optimize")
     runner = ExecutorMaintenance(engine.store.storage, tasks, progress=progress)
     request = OptimizeRequest(branch=branch, types=types, actor=actor, message=message, policy=policy)
     return engine.calls.run(lambda: optimize(engine, request, Attachments(runner=runner)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +25,8 @@ _CAUSE = re.compile(
 _WORKER = re.compile(r"^Traceback .*\n(?:[ \t].*\n|\n)*(?P<reason>\w[\w.]*: .+)$", re.MULTILINE)
 # What an interpreter says that is none of ours.
 _INTERPRETER = re.compile(r"^Error from python worker:\n\s*(?P<reason>\S.*)$", re.MULTILINE)
+# A call to a server that did not come to an end.
+_CALL = re.compile(r'^\s*details = "(?P<reason>.+)"$', re.MULTILINE)
 _LINE = re.compile(r"^\s*(?P<reason>\S.*)$", re.MULTILINE)
 # What a driver logs when it gives up, such as "… ERROR StandaloneSchedulerBackend: Application has been killed".
 _LOGGED = re.compile(r" ERROR (?:\w+: )?(?P<reason>.+)$", re.MULTILINE)
@@ -71,6 +73,31 @@ def check_server(channel: Any, address: str) -> None:
             raise _unreachable("Spark Connect server", f"{address}: {_spoken(problem)}", hint) from problem
 
 
+def is_answering(spark: Any) -> bool:
+    """Whether the server of a session of Spark Connect answers, and knows the session; one that began anew does not."""
+    from grpc import RpcError  # noqa: PLC0415 - Spark Connect brings it
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded when it is used
+
+    try:
+        with trying_once(spark):
+            spark.conf.get("spark.sql.session.timeZone")
+    except (PySparkException, RpcError, ValueError):
+        # The last one says that the session was stopped.
+        return False
+    return True
+
+
+@contextmanager
+def trying_once(spark: Any) -> Iterator[None]:
+    """Let no call to a server of Spark Connect be repeated within a block."""
+    tried = spark.client.get_retry_policies()
+    spark.client.set_retry_policies([])
+    try:
+        yield
+    finally:
+        spark.client.set_retry_policies(tried)
+
+
 def cause_of(problem: Exception, log: str = "") -> str:
     r"""Return the innermost reason of what Spark raised, or of what its driver logged while it gave up.
 
@@ -84,6 +111,7 @@ def cause_of(problem: Exception, log: str = "") -> str:
         (told, _CAUSE),
         (log, _CAUSE),
         (log, _LOGGED),
+        (told, _CALL),
         (told, _LINE),
     ):
         found = [match["reason"].strip() for match in form.finditer(text)]

@@ -25,6 +25,7 @@ from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, err
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
 from omnigraph.spark.jobs import is_connect, step_jobs
+from omnigraph.spark.reach import cause_of
 from omnigraph.spark.workers import freeze_gc_once
 
 if TYPE_CHECKING:
@@ -242,8 +243,7 @@ def job_error(doing: str, error: Exception) -> OmnigraphError:
     inside = _MARK.search(text)
     if inside is not None:
         return error_from_json(msgspec.json.decode(base64.b64decode(inside[1])))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = lines[-1] if lines else type(error).__name__
+    reason = cause_of(error)
     return SparkJobError(f"Spark job failed to {doing}: {reason}", details=JobFault(doing=doing, reason=reason))
 
 

@@ -27,7 +27,7 @@ from omnigraph.spark.gateway import (
 )
 from omnigraph.spark.java import find_java
 from omnigraph.spark.jobs import is_connect
-from omnigraph.spark.reach import cause_of, check_master, check_server
+from omnigraph.spark.reach import cause_of, check_master, check_server, is_answering, trying_once
 from omnigraph.spark.workers import check_workers
 from omnigraph.values import check_flags, check_path, check_text, checked_text, unfit
 
@@ -42,6 +42,18 @@ _LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 # A cluster that runs takes a driver on within seconds.
 _REGISTERED_S = 20.0
+# How often, and with which longest pause in milliseconds, a server that does not answer is tried: half a minute in all.
+# Spark's own client tries for ten minutes, without a word.
+_TRIES, _PAUSE_MS = 8, 6_000
+
+# What our code relies on wherever it runs; a session of Spark Connect can be given these, and no others.
+_RELIED_ON = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Columns from Python are bound by position; unchecked, a wrong one would be read as another type.
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
 
 _starting = threading.Lock()
 
@@ -102,18 +114,17 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
         return session()
     if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
         raise unfit("spark", spark, "a Spark session")
-    if not is_connect(spark) and is_driver_ended(spark.sparkContext):
-        raise SparkStartError(
-            "the driver of this Spark session has ended",
-            details=JobFault(doing="use the session", reason="its process is gone"),
-            hint="start another one with omnigraph.spark.session()",
-        )
+    if is_connect(spark):
+        if not is_answering(spark):
+            raise _ended("Spark Connect server", "it does not answer, or does not know the session")
+    elif is_driver_ended(spark.sparkContext):
+        raise _ended("driver", "its process is gone")
     check_workers(spark)
     return spark
 
 
 def active_session() -> SparkSession | None:
-    """Return the session that this process has already, if any; one whose driver was killed is none.
+    """Return the session that this process has already, if any; one whose driver or server has ended is none.
 
     Raises:
         SparkMissingError: PySpark is not installed.
@@ -129,20 +140,28 @@ def active_session() -> SparkSession | None:
         found = SparkSession.active()
     except PySparkException:
         return None
-    is_live = is_connect(found) or SparkContext._active_spark_context is not None  # noqa: SLF001 - see stop
-    return found if is_live else None
+    if is_connect(found):
+        if is_answering(found):
+            return found
+        stop(found)
+        return None
+    return found if SparkContext._active_spark_context is not None else None  # noqa: SLF001 - see stop
 
 
 def stop(spark: SparkSession) -> None:
     """Stop a session, and end the process behind it if it was started here; by force if it takes too long.
 
-    A session whose driver has ended, however that came about, needs nothing more.
+    A session whose driver or server has ended, however that came about, needs nothing more.
     """
+    if is_connect(spark):
+        with trying_once(spark):
+            spark.stop()
+        return
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
-    host = host_of(gateway) if gateway is not None and not is_connect(spark) else None
-    if not is_connect(spark) and is_driver_ended(spark.sparkContext):
+    host = None if gateway is None else host_of(gateway)
+    if is_driver_ended(spark.sparkContext):
         forget_ended_driver()
     else:
         spark.stop()
@@ -162,11 +181,7 @@ def settings_for(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Columns from Python are bound by position; unchecked, a wrong one would be read as another type.
-        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
+        **_RELIED_ON,
     }
     if not master.startswith("local"):
         return chosen
@@ -271,14 +286,15 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
 
     builder = SparkSession.builder.remote(remote)
-    for name, value in conf.items():
+    for name, value in {**_RELIED_ON, **conf}.items():
         builder = builder.config(name, value)
     try:
         from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs more libraries
+        from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - see above
 
         channel = DefaultChannelBuilder(remote)
         check_server(channel.toChannel(), channel.endpoint)
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
     except ImportError as problem:
         raise SparkMissingError(
             "Spark Connect needs more libraries",
@@ -287,6 +303,8 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         ) from problem
     except PySparkException as problem:
         raise _not_started(problem) from problem
+    started.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES, max_backoff=_PAUSE_MS)])
+    return started
 
 
 def _interpreter() -> dict[str, str]:
@@ -316,6 +334,14 @@ def _require_pyspark() -> None:
         raise SparkMissingError(
             f"{name} is not installed", details=MissingThing(what="library", name=name)
         ) from problem
+
+
+def _ended(what: str, reason: str) -> SparkStartError:
+    return SparkStartError(
+        f"the {what} of this Spark session has ended",
+        details=JobFault(doing="use the session", reason=reason),
+        hint="start another one with omnigraph.spark.session()",
+    )
 
 
 def _not_started(problem: Exception, log: str = "") -> SparkStartError:

@@ -78,7 +78,8 @@ def in_groups(labels: DataFrame, name: str, warnings: tuple[str, ...] = ()) -> F
     from pyspark.sql import functions as sql  # noqa: PLC0415 - see above
 
     groups = labels.groupBy("label").agg(sql.min("key").alias("first"), sql.count("key").alias("size"))
-    # One row for each group passes through one task here.
-    number = (sql.row_number().over(Window.orderBy("first")) - 1).cast("long").alias(name)
+    # One row for each group passes through one task here. Spark Connect warns of a window that does not say so.
+    window = Window.partitionBy(sql.lit(0)).orderBy("first")
+    number = (sql.row_number().over(window) - 1).cast("long").alias(name)
     rows = labels.join(groups.select("label", number, "size"), "label").select("key", name, "size")
     return FoundFrame(rows=rows, order=((name, True), ("key", True)), warnings=warnings)

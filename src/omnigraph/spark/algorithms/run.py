@@ -24,7 +24,8 @@ from omnigraph.spark.algorithms.reading import SEPARATOR, Frames, read_frames
 from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN
 
@@ -62,7 +63,7 @@ def run(
         OmnigraphError: whatever the engine in process raises.
     """
     engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, limit, options)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
     with (
         command_jobs(relations.spark, "algorithm", algorithm),
@@ -101,7 +102,7 @@ def frame(
     from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
     engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, None, None)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     with command_jobs(relations.spark, "algorithm", algorithm), prepared.snapshot.reading():
         _, found = found_frame(engine, relations, prepared)
     rows = found.rows.drop(*found.hidden)

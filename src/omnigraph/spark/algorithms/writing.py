@@ -15,7 +15,8 @@ from omnigraph.spark.algorithms.reading import SEPARATOR, read_nodes
 from omnigraph.spark.algorithms.run import found_frame, prepare
 from omnigraph.spark.load import load_frames
 from omnigraph.spark.query.relations import FrameRelations
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import MAIN
 
@@ -63,7 +64,7 @@ def write(
         PreconditionFailedError: the branch moved, and running again is refused or did not help.
         OmnigraphError: whatever running it raises, and what any load does.
     """
-    session = given_or_started(spark)
+    session = session_for(engine_of(graph).store.storage, spark)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _write_once(graph, algorithm, property_name, edges, params, session, branch, actor, message)

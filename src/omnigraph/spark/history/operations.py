@@ -25,7 +25,9 @@ from omnigraph.spark.history.comparing import ExecutorDiff
 from omnigraph.spark.history.merging import ExecutorMerge
 from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
+from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -205,8 +207,8 @@ class ExecutorBackend:
         self._engine = engine_of(graph)
         self._settings = settings or SparkHistorySettings()
         if spark is not None:
-            runner = SparkRunner(spark=given_or_started(spark), command="history")
-        self._runner = runner or _StartedRunner()
+            runner = SparkRunner(spark=session_for(self._engine.store.storage, spark), command="history")
+        self._runner = runner or _StartedRunner(self._engine.store.storage)
 
     @property
     def uri(self) -> str:
@@ -262,8 +264,11 @@ class _StartedRunner:
 
     cores: int | None = None
 
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
         """Return the answer to every task, in their order."""
         if not tasks:
             return []
-        return SparkRunner(spark=given_or_started(None), command="history").run(function, tasks, doing)
+        return SparkRunner(spark=session_for(self._storage, None), command="history").run(function, tasks, doing)

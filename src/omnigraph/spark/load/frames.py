@@ -1,6 +1,7 @@
-"""The rows of a frame: columns of one type, or of a change log the changes of a feed, as the change stream gives them.
+"""The rows of a frame: columns of one type, lines of the load format, or changes of a feed.
 
-Changes of one type have their values in the columns of a struct, those of all types in JSON texts.
+The changes are those that the change stream gives. Of one type they have their values in the columns of a struct, of
+all types in JSON texts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from omnigraph.engine.rows.columnar import complete_upserts
 from omnigraph.engine.rows.decoder import read_object
 from omnigraph.records import record
 from omnigraph.spark.load.parts import take_rows
+from omnigraph.spark.load.text_lines import are_lines, line_decoder
 from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 
 _FEED = frozenset({"op", "kind", "type", "id", "sequence", "after"})
@@ -43,6 +45,7 @@ class FrameRows:
 
     binding: ColumnBinding | None
     is_feed: bool = False
+    are_lines: bool = False
 
     @property
     def table_keys(self) -> tuple[str, ...]:
@@ -54,11 +57,14 @@ class FrameRows:
         catalog = orders.opened or orders.catalog
         table = None if self.binding is None else arrow_reader(catalog, self.binding, truncate=orders.truncate)
         changes = RowDecoder(catalog, truncate=orders.truncate, takes_changes=True)
+        lines = line_decoder(orders) if self.are_lines else None
         line = 1
         for batch in batches:
-            numbers = np.arange(line, line + batch.num_rows)
-            line += batch.num_rows
-            if table is not None:
+            first, line = line, line + batch.num_rows
+            numbers = np.arange(first, line)
+            if lines is not None:
+                take_rows(orders, writer, lines(batch, first))
+            elif table is not None:
                 take_rows(orders, writer, table.read(_flat(batch) if self.is_feed else batch, numbers))
             else:
                 take_rows(orders, writer, _decode(changes, batch, numbers.tolist()))
@@ -72,6 +78,8 @@ def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRow
         TypeMissingError: the schema has no type for them.
         UsageError: the name of the type is that of a node type and of an edge type.
     """
+    if source.type_name is None and are_lines(columns):
+        return FrameRows(binding=None, are_lines=True)
     feeds = source.takes_changes and is_feed(columns)
     if feeds and has_every_type(columns):
         return FrameRows(binding=None, is_feed=True)

@@ -29,7 +29,8 @@ from omnigraph.spark.load.parts import places_of, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.store.files import is_remote
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import (
@@ -213,7 +214,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         settings=settings,
     )
     # Started last: a call that makes no sense is refused before there is a session of Spark.
-    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    runner = SparkRunner(spark=session_for(engine.store.storage, spark), command="load")
     with command_jobs(runner.spark, runner.command, _RULES):
         return run_load(engine, sources, request, runner)
 
@@ -346,7 +347,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         cluster_by=cluster_by,
         settings=settings,
     )
-    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    runner = SparkRunner(spark=session_for(engine.store.storage, spark), command="load")
     with command_jobs(runner.spark, runner.command, _RULES):
         return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
 

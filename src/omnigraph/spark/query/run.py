@@ -36,7 +36,8 @@ from omnigraph.spark.query.stages import lower_stages
 from omnigraph.spark.query.tasks.groups import MergeGroupsTask, NoRowsTask
 from omnigraph.spark.query.tasks.rows import TaskParameters
 from omnigraph.spark.query.tasks.wire import SparkTypesTask, decode_output, output_wire_schema, spark_names
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 
@@ -192,7 +193,7 @@ def run_query(
     engine = engine_of(graph)
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     with (
         command_jobs(relations.spark, "query", prepared.plan.read.name),
         watched(relations.spark, prepared.context.options, prepared.context.limits),
@@ -244,7 +245,7 @@ def frame(
     )
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared)
-    relations = FrameRelations(spark=given_or_started(spark))
+    relations = FrameRelations(spark=session_for(engine.store.storage, spark))
     with command_jobs(relations.spark, "query", prepared.plan.read.name):
         lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
     relation = lowered.relation

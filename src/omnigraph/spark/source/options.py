@@ -39,6 +39,7 @@ _KNOWN = frozenset(
         "app",
         "truncate",
         "on_delete",
+        "wait_for_ends",
     }
 )
 # What Spark itself puts beside the options of a source.
@@ -74,6 +75,7 @@ class SourceOptions:
         app: what names a stream that writes.
         truncate: whether a write cuts instants that are finer than a millisecond, instead of refusing them.
         on_delete: what a write of a change log does with the edges of deleted nodes.
+        wait_for_ends: how many seconds a write waits for nodes that its edges name, and that others are about to write.
         checkpoint: where Spark keeps the progress of a stream.
     """
 
@@ -97,6 +99,7 @@ class SourceOptions:
     app: str | None = None
     truncate: bool = False
     on_delete: DeleteRule = "cascade"
+    wait_for_ends: int = 0
     checkpoint: str | None = None
 
     @classmethod
@@ -141,6 +144,7 @@ class SourceOptions:
             app=options.get("app"),
             truncate=_truth("truncate", options.get("truncate")),
             on_delete=_delete_rule(options.get("on_delete", "cascade")),
+            wait_for_ends=_count("wait_for_ends", options.get("wait_for_ends")) or 0,
             checkpoint=options.get("checkpointlocation"),
         )
 

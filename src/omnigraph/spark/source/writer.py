@@ -38,12 +38,14 @@ from omnigraph.spark.keys import Places
 from omnigraph.spark.load.frames import FrameRows, bind_frame, has_every_type
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.load_files import commit_id
+from omnigraph.spark.load.text_lines import are_lines
 from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import ThreadRunner
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type, reading_engine
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import plain_schema
+from omnigraph.spark.source.waiting import when_ends_exist
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.pins import TablePin
@@ -63,7 +65,7 @@ class WritePlan:
     Args:
         storage: where the graph is.
         branch: where to write.
-        type_name: the type of all rows; None for changes of a feed of all types, which say it themselves.
+        type_name: the type of all rows; None for lines of the load format and changes of all types, which say it.
         mode: what happens to rows that exist.
         columns: the columns that rows have, and their types.
         scratch: where tasks put what only this write looks at.
@@ -73,6 +75,7 @@ class WritePlan:
         app: what names the stream, when the caller or its checkpoint does.
         truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         on_delete: what a change log does with the edges of deleted nodes.
+        end_patience_s: how long a commit waits for the ends of its edges.
     """
 
     storage: Storage
@@ -87,6 +90,7 @@ class WritePlan:
     app: str | None = None
     truncate: bool = False
     on_delete: OnDelete = "cascade"
+    end_patience_s: int = 0
 
     @classmethod
     def begin(cls, options: SourceOptions, columns: pa.Schema, *, overwrite: bool) -> WritePlan:
@@ -112,6 +116,7 @@ class WritePlan:
             app=_app(options),
             truncate=options.truncate,
             on_delete=options.on_delete,
+            end_patience_s=options.wait_for_ends,
         )
         plan.binding(reading_engine(plan.storage).catalog(plan.branch))
         return plan
@@ -119,7 +124,9 @@ class WritePlan:
     @property
     def title(self) -> str:
         """What problems call the frame."""
-        return "<changes>" if self.type_name is None else f"<{self.type_name}>"
+        if self.type_name is not None:
+            return f"<{self.type_name}>"
+        return "<lines>" if are_lines(self.columns) else "<changes>"
 
     def binding(self, catalog: Catalog) -> FrameRows:
         """Return how rows are read: which column is which property.
@@ -160,6 +167,8 @@ def _mode(options: SourceOptions, *, overwrite: bool) -> LoadMode:
 
 
 def _type_name(options: SourceOptions, mode: LoadMode, columns: pa.Schema) -> str | None:
+    if options.type_name is None and are_lines(columns):
+        return None
     if mode != "apply" or not has_every_type(columns):
         return options.the_type()
     if options.type_name is not None:
@@ -214,9 +223,11 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
     rows = plan.binding(catalog)
     is_log = plan.mode == "apply"
     pins = {key: snapshot.entry(key).pin for key in rows.table_keys}
-    # A table that the branch only inherits has no place of its own yet; a merge compares before it writes.
+    # A table that the branch only inherits has no place of its own yet; a merge compares before it writes; and what is
+    # to be published later, if not at once, must not lie where a commit that fails removes it.
     owns = session.store.branch_incarnation(BranchName.parse(plan.branch)).owns
-    is_direct = plan.mode != "merge" and not is_log and all(map(owns, pins.values()))
+    is_direct = bool(pins) and plan.mode != "merge" and not is_log and all(map(owns, pins.values()))
+    is_direct = is_direct and not plan.end_patience_s
     vectors = None if is_log else MissingVectors.find(catalog, session.embedder)
     orders = WriteOrders(
         catalog=catalog,
@@ -263,7 +274,7 @@ def publish(plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | No
             take_away(plan, staged)
             return
         try:
-            _publish(session, plan, staged, batch)
+            when_ends_exist(session, plan.branch, plan.end_patience_s, lambda: _publish(session, plan, staged, batch))
         except BatchRepeatedError:
             pass
         except (KeyExistsError, ConstraintViolationError):
