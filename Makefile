@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -61,7 +61,13 @@ server-load: setup ## Send 10,000 requests and open 10,000 connections to a serv
 	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/running/test_load.py --timeout 600 $(PYTEST_ARGS)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
-	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash tests/model -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)
+	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash tests/model tests/spark/test_session_ends.py -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)
+
+spark-differential: setup ## Compare PAIRS=500 random loads on Spark with the embedded engine, some ten minutes
+	OMNIGRAPH_PAIRS=$(or $(PAIRS),500) $(BIN)/pytest tests/spark/test_load_differential.py $(PYTEST_ARGS)
+
+change-log: setup ## Apply a shuffled change log of EVENTS=1000000 in micro-batches, and compare with plain dictionaries
+	OMNIGRAPH_EVENTS=$(or $(EVENTS),1000000) $(BIN)/pytest tests/prop/test_apply_stream.py --timeout 3600 $(PYTEST_ARGS)
 
 fixtures: setup ## Rewrite what commands are expected to say; then read the difference
 	OMNIGRAPH_GOLDEN=write $(BIN)/pytest tests/e2e/test_cli_golden.py $(PYTEST_ARGS)

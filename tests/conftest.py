@@ -1,6 +1,9 @@
 """What every test has around it."""
 
+import gc
 import os
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +18,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
+
+# Tests start thousands of processes, and workers import every file: none of them shall compile it again, whatever the
+# shell of whoever runs the suite says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test may ask a provider of whoever runs the suite, here or in a child process.
 for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]:
@@ -52,3 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put what takes longest first where several workers share the run."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what collecting makes out of the way of the garbage collector: it stays until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()

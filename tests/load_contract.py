@@ -24,7 +24,12 @@ def failure_of(run, *arguments, **options):
 
 def facts_of(error):
     """Return all that an error says, ids that were made up left out."""
-    return json.loads(_ULID.sub("*", json.dumps(error.to_json())))
+    return json.loads(without_made_up_ids(json.dumps(error.to_json())))
+
+
+def without_made_up_ids(text):
+    """Return a text with a star for every id that was made up."""
+    return _ULID.sub("*", text)
 
 
 def export_of(graph):

@@ -68,7 +68,7 @@ class MergeKind(SessionKind):
             self.setup(session)
         return storage
 
-    def assert_done(self, session: Session) -> None:
+    def assert_done(self, session: Session, inputs: Path) -> None:
         """Demand that the newest commit is the one that was asked for."""
         newest = history_of(session, self.branch)[0]
         assert newest.actor == ACTOR
@@ -83,9 +83,9 @@ class MergeKind(SessionKind):
 class ProposalKind(MergeKind):
     """The merge of a proposal."""
 
-    def assert_done(self, session: Session) -> None:
+    def assert_done(self, session: Session, inputs: Path) -> None:
         """Demand that the proposal says that it was merged, whoever could not write that down."""
-        super().assert_done(session)
+        super().assert_done(session, inputs)
         newest = history_of(session, self.branch)[0]
         found = get_proposal(session, 1)
         assert (found.commit, found.ended_by, newest.proposal) == (newest.id, ACTOR, 1)

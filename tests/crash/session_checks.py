@@ -78,7 +78,7 @@ def _assert_recovers(crash, storage, twins, inputs):
         if not crash.succeeds:
             crash.writer.write(session, inputs)
             assert session_state(session) == after
-        crash.writer.assert_done(session)
+        crash.writer.assert_done(session, inputs)
     assert_next_mutation_succeeds(crash.writer, storage)
 
 
@@ -99,7 +99,7 @@ class SessionTwins:
             before = seen_state(kind, storage)
             with kind.open(storage) as session:
                 kind.write(session, self._inputs)
-                kind.assert_done(session)
+                kind.assert_done(session, self._inputs)
             after = seen_state(kind, storage)
             assert (before != after) == (kind.tables > 0)
             self._known[name] = before, after

@@ -1,4 +1,4 @@
-"""The writes that a user makes, each with a graph to write to: mutations, loads in every mode, schemas."""
+"""The writes that a user makes, each with a graph to write to: mutations, loads in every mode, change logs, schemas."""
 
 from __future__ import annotations
 
@@ -74,7 +74,19 @@ INPUTS = {
 {"edge": "Knows", "from": "cem", "to": "gus"}
 {"edge": "WorksAt", "from": "gus", "to": "red", "data": {"role": "cook"}}
 """,
+    # Out of order: a person is new, one is patched, one goes and takes edges of both types along.
+    "apply.jsonl": """
+{"type": "Person", "_op": "delete", "_seq": 9, "data": {"name": "bob"}}
+{"type": "Person", "_op": "patch", "_seq": 4, "data": {"name": "ann", "age": 37}}
+{"type": "Person", "_seq": 2, "data": {"name": "dan", "age": 1}}
+{"type": "Person", "_seq": 1, "data": {"name": "bob", "age": 50}}
+{"type": "Person", "_op": "patch", "_seq": 3, "data": {"name": "dan", "age": 3}}
+{"type": "Team", "_op": "patch", "_seq": 5, "data": {"name": "red", "motto": "slower"}}
+{"edge": "Knows", "_seq": 6, "from": "dan", "to": "ann", "data": {"since": "2023-03-03"}}
+{"edge": "Knows", "_seq": 7, "from": "dan", "to": "bob"}
+""",
 }
+STREAM = ("orders", 7)
 PARQUET = {
     "Person.parquet": pa.table({"name": ["hal", "ida"], "age": pa.array([1, None], pa.int32())}),
     "Knows.parquet": pa.table({"from": ["hal", "ida"], "to": ["ann", "hal"]}),
@@ -127,7 +139,7 @@ class SessionKind:
         with self.open(storage, runtime=runtime) as session:
             self.write(session, inputs)
 
-    def assert_done(self, session: Session) -> None:
+    def assert_done(self, session: Session, inputs: Path) -> None:
         """Demand what must be true after the write beyond the state that it leaves."""
 
 
@@ -154,6 +166,10 @@ def _load(mode, *names, **options):
         session.load([str(inputs / name) for name in names], mode, actor=ACTOR, **options)
 
     return write
+
+
+def _apply_log(session, inputs):
+    return session.load([str(inputs / "apply.jsonl")], "apply", batch=STREAM, actor=ACTOR)
 
 
 def _apply(*, allow_data_loss):
@@ -208,12 +224,25 @@ def _apply_feed(session, inputs):
 class FeedKind(SessionKind):
     """A write that takes over a feed: done once, it is done however often it is asked for."""
 
-    def assert_done(self, session: Session) -> None:
+    def assert_done(self, session: Session, inputs: Path) -> None:
         """Demand that the rows and how far the feed was applied have come together, and once."""
         done = session.apply_changes(_batches(), actor=ACTOR)
         assert (done.repeated, done.commit) == (5, None)
         assert [(one.source, one.token) for one in session.applied_feeds()] == [("feed", _feed_token("c2"))]
         assert [commit.operation for commit in session.log().commits].count("apply_changes") == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogKind(SessionKind):
+    """A write that applies a piece of a change log: done once, it is done however often it is asked for."""
+
+    def assert_done(self, session: Session, inputs: Path) -> None:
+        """Demand that the rows and the number of the piece have come together, and once."""
+        first, *others = [commit for commit in session.log().commits if commit.batch is not None]
+        assert ((first.batch.app, first.batch.number), others) == (STREAM, [])
+        again = self.write(session, inputs)
+        assert (again.is_repeat, again.commit) == (True, first)
+        assert [commit.operation for commit in session.log().commits].count("load_apply") == 1
 
 
 SESSION_KINDS = {
@@ -226,6 +255,7 @@ SESSION_KINDS = {
         SessionKind(name="load_overwrite", tables=3, commits=3, batches=3, write=_load("overwrite", "overwrite.jsonl")),
         SessionKind(name="load_parquet", tables=2, commits=2, batches=2, write=_load("append", *PARQUET)),
         SessionKind(name="schema_apply", tables=4, commits=2, write=_apply(allow_data_loss=False)),
+        LogKind(name="load_apply", tables=4, commits=4, batches=3, write=_apply_log),
         FeedKind(name="apply_changes", tables=4, commits=4, write=_apply_feed),
         SessionKind(name="transaction", tables=4, commits=4, batches=3, write=_transact),
         SessionKind(name="schema_apply_hard", tables=4, commits=2, write=_apply(allow_data_loss=True)),

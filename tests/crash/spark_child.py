@@ -16,24 +16,27 @@ from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.location import Storage
+from omnigraph.txn.manifest.rows import BatchMark
 from tests.crash.child import Job, main
 from tests.crash.kinds import ACTOR
 from tests.crash.matrix import IS_FULL, WRITER_POINTS
-from tests.crash.session_kinds import SessionKind
+from tests.crash.session_kinds import STREAM, SessionKind
 
 SPARK_POINTS = ("spark.load.after_read", "spark.load.after_check", "spark.load.after_write")
 _PLAIN = {
     ("append", "spark.load.after_write"),
     ("merge", "txn.commit.after_table"),
     ("overwrite", "txn.publish.before_cas"),
+    ("apply", "spark.load.after_check"),
 }
 
 
 def _load(mode):
     settings = SparkLoadSettings(part_bytes=100)
+    batch = BatchMark(app=STREAM[0], number=STREAM[1]) if mode == "apply" else None
 
     def write(session, inputs):
-        request = SparkLoadRequest(mode=mode, actor=ACTOR, settings=settings)
+        request = SparkLoadRequest(mode=mode, actor=ACTOR, batch=batch, settings=settings)
         return run_load(session, [str(inputs / f"{mode}.jsonl")], request, InProcessRunner())
 
     return write
@@ -41,7 +44,7 @@ def _load(mode):
 
 SPARK_LOADS = {
     mode: SessionKind(name=mode, tables=tables, commits=tables, write=_load(mode))
-    for mode, tables in (("append", 3), ("merge", 2), ("overwrite", 3))
+    for mode, tables in (("append", 3), ("merge", 2), ("overwrite", 3), ("apply", 4))
 }
 CHOSEN = [
     (mode, point)

@@ -37,7 +37,11 @@ def test_a_killed_driver_leaves_nothing_or_all_and_the_load_can_be_made_again(mo
             with pytest.raises(KeyExistsError):
                 kind.write(session, inputs)
         else:
-            assert kind.write(session, inputs).commit is not None
+            done = kind.write(session, inputs)
+            # A piece of a change log says which one it is: it is not written again, and the first commit is told.
+            assert done.is_repeat == (is_there and mode == "apply")
+            pieces = [commit for commit in session.log().commits if commit.batch is not None]
+            assert pieces == ([done.commit] if mode == "apply" else [])
         assert len(plain(session)) == len(wanted)
     assert_sound(storage)
 

@@ -1,6 +1,9 @@
-"""Every object-store call of a merge, a revert and a transaction fails once in turn, until it passes untouched."""
+"""Every storage call of a merge, a revert, a transaction and a change log fails once in turn, until none does."""
 
 from __future__ import annotations
+
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +70,9 @@ class Merge:
         found = {"c" in rows[PERSON], rows[PERSON]["a"]["age"] == 2, len(rows[KNOWS]) == 1}
         assert len(found) == 1, "half of the change is there"
         return found.pop()
+
+    def repeat(self, session):
+        """Ask for it once more, if that is what a caller who does not know the outcome does."""
 
 
 class MergeOfProposal(Merge):
@@ -146,6 +152,39 @@ class Transaction(Merge):
         session.commit_transaction(begun)
 
 
+class ApplyLog(Merge):
+    """A piece of a change log over two tables: patched, written and deleted, and an edge that goes with its node."""
+
+    log = """
+{"type": "Person", "_op": "delete", "_seq": 5, "data": {"name": "b"}}
+{"type": "Person", "_op": "patch", "_seq": 2, "data": {"name": "a", "age": 2}}
+{"type": "Person", "_seq": 1, "data": {"name": "c"}}
+{"edge": "Knows", "_seq": 3, "from": "c", "to": "a", "data": {"id": "ca"}}
+"""
+
+    def prepare(self, session):
+        change(session, 'insert Knows { from: "a", to: "b" } insert Knows { from: "b", to: "a" }')
+
+    def run(self, session):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "log.jsonl"
+            file.write_text(self.log.lstrip(), encoding="utf-8")
+            return session.load([str(file)], "apply", batch=("people", 4))
+
+    def is_done(self, session):
+        rows = read_graph(session, self.target)
+        found = {"b" not in rows[PERSON], list(rows[KNOWS]) == ["ca"]}
+        assert found == {super().is_done(session)}, "half of the change is there"
+        return found.pop()
+
+    def repeat(self, session):
+        was_done = self.is_done(session)
+        done = self.run(session)
+        assert (done.is_repeat, self.is_done(session)) == (was_done, True)
+        pieces = [commit for commit in history_of(session) if commit.batch is not None]
+        assert [commit.id for commit in pieces] == [done.commit.id]
+
+
 OPERATIONS = {
     "merge": Merge(),
     "merge_of_proposal": MergeOfProposal(),
@@ -153,6 +192,7 @@ OPERATIONS = {
     "merge_of_schemas": MergeOfSchemas(),
     "revert": Revert(),
     "transaction": Transaction(),
+    "apply": ApplyLog(),
 }
 PLAIN = [
     Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
@@ -162,6 +202,7 @@ PLAIN = [
     Loop(operation="merge_of_schemas", trouble=ERROR_AFTER, goes_on=True, step=53),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
     Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=13),
+    Loop(operation="apply", trouble=LOST_ANSWERS, goes_on=True, step=23),
 ]
 
 
@@ -209,6 +250,7 @@ def _fail_call(endpoint, storage, operation, loop, nth):
         assert final or not seen, "a visible change has gone"
         assert session.store._stores.control.list_keys("__recovery") == ()
         assert_heads_are_pins(session.store)
+        operation.repeat(session)
         change(session, 'insert Person { name: "after" }', operation.target)
     return was_hit
 

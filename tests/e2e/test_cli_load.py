@@ -119,16 +119,28 @@ def test_wrong_arguments_exit_with_2(graph: Path, arguments: list[str]):
 def test_bar_is_drawn_on_a_terminal_and_only_there(graph: Path):
     command = [sys.executable, "-m", "omnigraph", "load", "g", "--data", "rows.jsonl", "--mode", "merge"]
     master, terminal = pty.openpty()
-    try:
-        finished = subprocess.run(
-            command, cwd=graph, env=clean_environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal, check=True
-        )
+    with subprocess.Popen(
+        command, cwd=graph, env=clean_environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal
+    ) as running:
         os.close(terminal)
-        drawn = os.read(master, 65536).decode()
-    finally:
-        os.close(master)
+        drawn = read_to_end(master)
+        told = running.stdout.read()
+    os.close(master)
+    assert running.returncode == 0, drawn
     assert "rows" in drawn
-    assert finished.stdout.decode().startswith("loaded g on branch main with merge: 3 entities")
+    assert told.decode().startswith("loaded g on branch main with merge: 3 entities")
+
+
+def read_to_end(terminal: int) -> str:
+    """Return all that is drawn until the other side is closed; one read may end in the middle of a character."""
+    pieces = []
+    try:
+        while piece := os.read(terminal, 65536):
+            pieces.append(piece)
+    except OSError:
+        # How a terminal says that nobody can draw any more.
+        pass
+    return b"".join(pieces).decode()
 
 
 RAW = ("id;who;extra\n", "Ada;36;x\n", "Bob;NULL;y\n")

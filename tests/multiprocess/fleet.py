@@ -85,6 +85,11 @@ class Fleet:
             if slot.process.poll() is None and self.ground.path(f"ready-{slot.process.pid}").exists()
         ]
 
+    def acknowledged(self) -> int:
+        """Return how many commits the workers were told are in, as their journals say."""
+        journals = [self.ground.journal(f"worker-{slot.number}") for slot in self.slots]
+        return sum(path.read_bytes().count(b'{"event": "ack"') for path in journals if path.exists())
+
     def kill(self, slot: Slot) -> None:
         """End a worker without warning."""
         slot.is_doomed = True

@@ -56,11 +56,15 @@ class Peace:
 
 
 class Killer:
-    """Kills workers: each once at a point of its own, and random ones anywhere as long as half of them are at work."""
+    """Kills workers: each once at a point of its own, and random ones anywhere, one for every so many commits.
 
-    def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
-        self._next_s = 0.0
+    Commits are what the time of a killer is measured in: on a machine on which they take long, or a process takes long
+    to start, kills come as much later, and the workers finish all the same.
+    """
+
+    def __init__(self, every_commits: int) -> None:
+        self._every = every_commits
+        self._killed_at = 0
         self._random = SystemRandomness()
 
     def failpoints_of(self, number: int) -> str:
@@ -68,14 +72,14 @@ class Killer:
         return f"{POINTS[number % len(POINTS)]}=kill@3"
 
     def act(self, fleet: Fleet, now_s: float, *, is_ending: bool) -> None:
-        """Kill one worker when it is time."""
-        if is_ending or now_s < self._next_s:
+        """Kill one worker when there are enough commits that are new since the last was killed."""
+        ready = [] if is_ending else fleet.ready()
+        if not ready:
             return
-        ready = fleet.ready()
-        # Starting a process takes longer than a kill; without this bound nobody would ever write.
-        if 2 * len(ready) >= len(fleet.slots):
+        commits = fleet.acknowledged()
+        if commits >= self._killed_at + self._every:
+            self._killed_at = commits
             fleet.kill(_any(ready, self._random))
-            self._next_s = now_s + self._every_s
 
 
 class Freezer:
@@ -115,7 +119,8 @@ class Freezer:
 class Scenario:
     """How many workers commit how often, at least how long, and what happens to them, at least how many times.
 
-    ``recoveries`` is how many writes others must have completed or undone before the workers may finish.
+    ``recoveries`` is how many writes others must have completed or undone before the workers may finish. ``timeout_s``
+    is how long no commit may come before the writers are taken for stuck.
     """
 
     workers: int
@@ -167,11 +172,14 @@ def _play(scenario: Scenario, fleet: Fleet) -> float:
         time.sleep(_TICK_S)
     started_s = time.monotonic()
     is_ending = False
+    commits, moved_s = 0, 0.0
     while not all(slot.is_done for slot in fleet.slots):
         elapsed_s = time.monotonic() - started_s
-        if elapsed_s > scenario.timeout_s:
+        if fleet.acknowledged() > commits:
+            commits, moved_s = fleet.acknowledged(), elapsed_s
+        if elapsed_s - moved_s > scenario.timeout_s:
             fleet.ask_where()
-            fleet.failures.append(f"writers are stuck after={elapsed_s:.0f}s")
+            fleet.failures.append(f"writers are stuck after={elapsed_s:.0f}s commits={commits}")
             time.sleep(1.0)
             break
         fleet.tend()

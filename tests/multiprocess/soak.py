@@ -31,7 +31,7 @@ SCENARIOS: dict[str, Scenario | Mixed] = {
     "kill": Scenario(
         workers=_WORKERS,
         commits=_COMMITS,
-        disturb=lambda: Killer(every_s=0.2),
+        disturb=lambda: Killer(every_commits=4),
         settings=_FULL,
         timeout_s=_TIMEOUT_S,
         readers=2,

@@ -25,7 +25,7 @@ def test_every_acknowledged_commit_is_there_exactly_once(place, tmp_path):
 
 
 def test_killed_writers_lose_nothing_and_leave_nothing(place, tmp_path):
-    scenario = Scenario(workers=4, commits=8, disturb=lambda: Killer(every_s=0.2), blows=10, recoveries=1)
+    scenario = Scenario(workers=4, commits=8, disturb=lambda: Killer(every_commits=3), blows=10, recoveries=1)
     verdict = run_scenario(scenario, *place, tmp_path / "run")
     assert verdict.findings == ()
     assert verdict.figures["commits"] >= 32

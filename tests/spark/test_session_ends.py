@@ -16,6 +16,7 @@ import pytest
 from omnigraph.errors import SparkStartError, UsageError
 from omnigraph.spark import reach
 from omnigraph.spark.reach import check_master
+from tests.crash.matrix import IS_FULL
 
 START = """
 import os, signal
@@ -46,13 +47,19 @@ def run(program: str, *, is_quiet: bool = True, **environment: str) -> list[str]
         capture_output=True,
         text=True,
         check=True,
-        timeout=280,
+        timeout=560,
     )
     assert not is_quiet or finished.stderr == ""
     return finished.stdout.splitlines()
 
 
 def test_killed_driver_is_forgotten():
+    # A driver takes ten seconds of the processor to start: that one starts behind a stop, too, is for the long run.
+    again = """
+        third = start()
+        print(third.range(4).count())
+        stop(third)
+    """
     lines = run(
         """
         first = start()
@@ -62,10 +69,10 @@ def test_killed_driver_is_forgotten():
         print(second.range(3).count())
         kill(_hosts[1])
         stop(second)
-        third = start()
-        print(third.range(4).count())
-        stop(third)
-        print([host.process.poll() is None for host in _hosts])
+    """
+        + (again if IS_FULL else "")
+        + """
+        print({host.process.poll() is None for host in _hosts}, len(_hosts))
     """,
         # Spark's own library logs a call that the kill meets.
         is_quiet=False,
@@ -73,8 +80,8 @@ def test_killed_driver_is_forgotten():
     assert lines == [
         "spark.start_failed | the driver of this Spark session has ended",
         "3",
-        "4",
-        "[False, False, False]",
+        *(["4"] if IS_FULL else []),
+        f"{{False}} {3 if IS_FULL else 2}",
     ]
 
 

@@ -10,11 +10,27 @@ from omnigraph.spark.optimize import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
+from omnigraph.spark.resolve import (
+    Comparison,
+    EvidenceNames,
+    Overrule,
+    Resolution,
+    Resolved,
+    evidence_frames,
+    read_decisions,
+    resolve,
+)
 from omnigraph.spark.session import session, stop
+from omnigraph.spark.streams import write_stream
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
+    "Comparison",
+    "EvidenceNames",
     "OptimizeStep",
+    "Overrule",
+    "Resolution",
+    "Resolved",
     "SparkHistorySettings",
     "SparkLoadResult",
     "SparkLoadSettings",
@@ -22,6 +38,7 @@ __all__ = [
     "diff",
     "embed",
     "embed_on_spark",
+    "evidence_frames",
     "export",
     "frame",
     "load",
@@ -31,9 +48,12 @@ __all__ = [
     "optimize_on_spark",
     "preview_merge",
     "query",
+    "read_decisions",
     "register",
     "replicate_into",
+    "resolve",
     "revert",
     "session",
     "stop",
+    "write_stream",
 ]

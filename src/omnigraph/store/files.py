@@ -155,6 +155,22 @@ def list_objects(pattern: str, options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(f"{_S3}{bucket}/{key}" for key in keys if not has_magic or fnmatchcase(key, folder)))
 
 
+def list_stored_files(pattern: str, options: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Yield path, size and version of the objects that a path with ``*`` or ``?``, or a folder's name, stands for.
+
+    Raises:
+        OSError: the bucket cannot be listed.
+    """
+    for path in list_objects(pattern, options):
+        found = _Object.find(path, options)
+        if not found.key.rpartition("/")[2].startswith(("_", ".")):
+            try:
+                told = obstore.head(found.bucket, found.key)
+            except Exception as error:
+                raise _as_os_error(path, error) from error
+            yield path, int(told["size"]), str(told["e_tag"] or told["last_modified"])
+
+
 @record
 class _Object:
     bucket: S3Store
