@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph import EmbeddingSettings
 from omnigraph.engine.load import Source
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import ReadInfo, Result
@@ -168,6 +169,12 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
         main, story.backend = story.backend, copy.backend
         run(history.ApplyChangesRequest(batches=[batch.to_json()]))
         run(history.AppliedFeedsRequest())
+        story.backend = main
+    notes, mock = "node Note { slug: String @key  v: Vector(2)? @embed(slug) }", EmbeddingSettings(provider="mock")
+    with omnigraph.init(story.folder / "notes", notes, settings=RELAXED, embedding=mock) as copy:
+        main, story.backend = story.backend, copy.backend
+        story.backend.execute(writes.MutateRequest(text='query n() { insert Note { slug: "a" } }'))
+        run(writes.EmbedRequest(message="vectors"))
         story.backend = main
     run(writes.ApplySchemaRequest(text=SCHEMA.replace("age: I32?", "age: I64?")))
     run(maintenance.OptimizeRequest())

@@ -146,6 +146,16 @@ def _notes(folder: Path) -> None:
     create_graph(folder / "g", NOTES)
 
 
+def _drafts(folder: Path) -> None:
+    """Three notes without vectors, and a manifest of records that have none either."""
+    rows = "".join(f'{{"type": "Note", "data": {{"slug": "{name}", "text": "{name}"}}}}\n' for name in "abc")
+    create_graph(folder / "g", NOTES.replace("Vector(4)", "Vector(4)?"), rows)
+    (folder / "seed.jsonl").write_text(rows)
+    types = {"Note": {"target": "v", "fields": ["text"]}}
+    manifest = {"sources": {"raw_seed": "seed.jsonl"}, "embeddings": {"dimension": 4, "types": types}}
+    (folder / "seed.yaml").write_text(json.dumps(manifest))
+
+
 def _operator(folder: Path) -> None:
     """People, and an operator config that knows where they are."""
     _people(folder)
@@ -165,6 +175,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "damaged": _damaged,
     "busy": _drifted,
     "notes": _notes,
+    "drafts": _drafts,
     "forbidden": _nothing,
     "stranger": _nothing,
     "operator": _operator,

@@ -147,6 +147,8 @@ class ExternalBlobs:
         Raises:
             ExternalBlobError: it lies in none, or is no address.
         """
+        if not self.bases:
+            raise _refused(text, " in this graph")
         try:
             address = _Address.parse(text)
         except _UnfitAddressError as problem:
@@ -156,7 +158,7 @@ class ExternalBlobs:
         for base in map(_base, self.bases):
             if address.is_below(base) and address.parts != base.parts:
                 return text, address, base
-        raise _refused(text, ": it is outside of the allowed bases" if self.bases else " in this graph")
+        raise _refused(text, ": it is outside of the allowed bases")
 
 
 def _base(text: object) -> _Address:

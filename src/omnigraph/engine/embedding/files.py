@@ -251,7 +251,7 @@ class FileEmbedding:
         progress: Callable[[EmbedProgress], None] | None,
     ) -> Iterator[bytes]:
         asked = [item for item in items if isinstance(item, _Waiting)]
-        vectors = iter(())
+        vectors: Iterator[list[float]] = iter(())
         if asked:
             found = embedder.embed_documents(
                 [item.text for item in asked], dimension=self._files.spec.dimension, model=None, field="the vector"

@@ -182,7 +182,7 @@ def _external(address: str, where: str) -> bytes:
     try:
         return current_intake().take(address)
     except (ExternalBlobError, ExternalBlobSourceError) as problem:
-        message = f"property '{where}': {problem.message}"
+        message = f"{problem.message} (property '{where}')"
         raise type(problem)(message, details=problem.details) from problem
 
 

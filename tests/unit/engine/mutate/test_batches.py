@@ -170,7 +170,11 @@ def test_columns_store_what_single_calls_store(root, tmp_path):
         ({"small": 1 << 31}, QueryMeaningError, "does not fit I32"),
         ({"n": -1}, QueryMeaningError, "does not fit U32"),
         ({"narrow": 1e39}, QueryMeaningError, "does not fit F32"),
-        ({"body": "https://example.org/x"}, ExternalBlobError, "is not allowed for property"),
+        (
+            {"body": "https://example.org/x"},
+            ExternalBlobError,
+            r"is not allowed in this graph \(property",
+        ),
         ({"mood": "cross"}, ConstraintViolationError, "invalid enum value 'cross' for Thing.mood"),
     ],
 )
