@@ -11,7 +11,7 @@ from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import Violations
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_number
-from omnigraph.spark.rules import WrittenChange, WrittenType
+from omnigraph.spark.rules import ChangeKeys, TypeKeys
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.pins import TablePin
@@ -63,8 +63,8 @@ def change_and_written(root, catalog, parts, stored):
             files.append(KeysFile(table_key=owner.table_key, name=file, rows=piece.num_rows))
         sources = pa.table({"source": [place[0] for place in places], "line": [place[1] for place in places]})
         changes[owner.table_key] = TypeChange(type=owner, rows=table, sources=sources, **options)
-        types[owner.table_key] = WrittenType(type=owner, files=tuple(files), **options)
-    written = WrittenChange(
+        types[owner.table_key] = TypeKeys(type=owner, files=tuple(files), **options)
+    written = ChangeKeys(
         catalog=catalog,
         types=types,
         places=Places(names=SOURCES),

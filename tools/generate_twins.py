@@ -45,7 +45,19 @@ def client(into: Path) -> None:
 
 
 # The modules of ``omnigraph.graph`` that have a twin; the others wait for nothing.
-TWINS = ("algorithms", "branch", "deciding", "diff", "feed", "graph", "proposals", "state", "transaction", "writing")
+TWINS = (
+    "algorithms",
+    "blobs",
+    "branch",
+    "deciding",
+    "diff",
+    "feed",
+    "graph",
+    "proposals",
+    "state",
+    "transaction",
+    "writing",
+)
 # What is not a matter of waiting.
 WORDS = {
     **{f"omnigraph.graph.{name}": f"omnigraph.aio.{name}" for name in (*TWINS, "opening", "waiting")},

@@ -23,6 +23,7 @@ __all__ = [
     "Diff",
     "EmbeddingSettings",
     "ExportSettings",
+    "ExternalBlobs",
     "Feed",
     "Graph",
     "LoadSettings",

@@ -38,9 +38,13 @@ CLEANUP_POINTS = ("engine.cleanup.after_histories", "engine.cleanup.after_floor"
 OTHER_POINTS = (
     "engine.export.after_file",
     "history.proposal.after_publish",
+    "spark.load.after_part",
     "spark.load.after_read",
     "spark.load.after_check",
     "spark.load.after_write",
+    "spark.steps.after_quarantine",
+    "spark.steps.before_publish",
+    "spark.steps.after_publish",
     "spark.source.after_rows",
     "spark.source.before_publish",
     "spark.source.after_publish",

@@ -117,6 +117,17 @@ def _merged(folder: Path) -> None:
             session.delete_branch(branch)
 
 
+def _documents(folder: Path) -> None:
+    """Documents with a scan: one of eleven bytes, an empty one, and none at all; a file that is not in the graph."""
+    schema = "node Doc { name: String @key  title: String?  scan: Blob? }\n"
+    (folder / "scans").mkdir()
+    (folder / "scans" / "far.bin").write_bytes(b"far away\n")
+    with omnigraph.init(folder / "g", schema) as graph:
+        graph.load(
+            {"Doc": [{"name": "near", "scan": b"0123456789\n"}, {"name": "blank", "scan": b""}, {"name": "none"}]}
+        )
+
+
 def _drifted(folder: Path) -> None:
     """People, of whom another program removed one behind our back."""
     _people(folder)
@@ -149,6 +160,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "followed": _followed,
     "branched": _branched,
     "merged": _merged,
+    "documents": _documents,
     "drifted": _drifted,
     "damaged": _damaged,
     "busy": _drifted,

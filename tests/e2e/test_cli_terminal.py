@@ -61,3 +61,14 @@ def test_a_mutation_of_very_many_entities_asks_first(folder: Path):
         terminal.type("yes\n")
         code, shown = terminal.end()
         assert (code, f"changed main via d: {MANY} nodes, 0 edges" in shown) == (0, True)
+
+
+def test_bytes_of_a_blob_go_to_a_terminal_only_when_asked_to(tmp_path: Path):
+    create_graph(tmp_path / "g", "node Doc {\n  name: String @key\n  body: Blob?\n}\n")
+    put = 'query p($b: Blob) { insert Doc { name: "a", body: $b } }'
+    assert omnigraph("mutate", "g", "-e", put, "--param", "b=base64:c2hvd24=", cwd=tmp_path).code == 0
+    with open_terminal(tmp_path, "blob", "get", "g", "node", "Doc", "a", "body") as terminal:
+        code, shown = terminal.end()
+        assert (code, "bytes are not written to a terminal" in shown, "shown" in shown) == (2, True, False)
+    with open_terminal(tmp_path, "blob", "get", "g", "node", "Doc", "a", "body", "--out", "-") as terminal:
+        assert terminal.end() == (0, "shown")

@@ -29,11 +29,11 @@ DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
     *(page for room in ("docs", "src") for page in sorted((ROOT / room).rglob("*.md"))),
 ]
-# The blocks of this page share one session of Spark, and so do the tests that run them.
-ELSEWHERE = ROOT / "docs" / "user" / "spark.md"
+# The blocks of these pages share one session of Spark, and so do the tests that run them.
+ELSEWHERE = (ROOT / "docs" / "user" / "spark.md", ROOT / "docs" / "user" / "resolve.md")
 # The blocks of these continue each other, for somebody who follows them to the letter.
 FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md")
-PAGES = [page for page in DOCUMENTS if page != ELSEWHERE]
+PAGES = [page for page in DOCUMENTS if page not in ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
 KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}
 # Where a server listens unless told otherwise. Tests run beside each other, so that theirs take any free port.

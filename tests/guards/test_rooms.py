@@ -135,6 +135,6 @@ def test_package_exports_what_it_lists():
         "Transaction",
     }
     told = {"EmbeddingSettings", "ExportSettings", "LoadSettings", "MaintenanceSettings", "TxnSettings"}
-    told |= {"ClientSettings", "PageLimits", "QueryOptions"}
+    told |= {"ClientSettings", "ExternalBlobs", "PageLimits", "QueryOptions"}
     assert omnigraph.__all__ == sorted(nouns | told | {"__version__", "infer_schema", "init", "open"})
     assert all(hasattr(omnigraph, name) for name in dir(omnigraph))

@@ -1,19 +1,24 @@
-"""The page about Spark does what it says; its blocks continue each other, with the session of the tests."""
+"""Pages about Spark do what they say; the blocks of a page continue each other, with the session of the tests."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 
-from tests.e2e.process import ROOT, copy_people
-from tests.e2e.test_docs_snippets import read_snippets
+import pytest
+
+from tests.e2e.process import copy_people
+from tests.e2e.test_docs_snippets import ELSEWHERE, read_snippets
+
+LEAST = {"spark.md": 7, "resolve.md": 2}
 
 
 # A stream starts several processes, and each loads its libraries.
-def test_page_does_what_it_says(spark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ELSEWHERE, ids=lambda page: page.name)
+def test_page_does_what_it_says(spark, tmp_path, monkeypatch, page):
     monkeypatch.chdir(copy_people(tmp_path))
-    snippets = read_snippets(ROOT / "docs" / "user" / "spark.md")
-    assert len(snippets) >= 7
+    snippets = read_snippets(page)
+    assert len(snippets) >= LEAST[page.name]
     names: dict[str, object] = {}
     for snippet in snippets:
         assert snippet.language == "python"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 
-from omnigraph.spark import replicate_into
+from omnigraph.errors import OmnigraphError, TypeMissingError
+from omnigraph.spark import replicate_into, write_stream
 from omnigraph.spark.source.datasource import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.writer import StreamWriter
@@ -183,3 +184,36 @@ def test_a_graph_is_replicated_by_a_stream_that_breaks_and_crosses_a_schema_chan
     with open_session(source) as one, open_session(target) as other:
         assert read_graph(other) == read_graph(one)
         assert [commit.batch.number for commit in other.log().commits if commit.batch is not None] == [2, 1, 0]
+
+
+def test_a_stream_of_loads_makes_one_commit_of_each_batch_however_often_it_comes(spark, tmp_path, monkeypatch):
+    root, incoming = tmp_path / "g", tmp_path / "in"
+    incoming.mkdir()
+    create_graph(root, SCHEMA, '{"type":"Event","data":{"title":"e1","size":0}}')
+    lines = spark.readStream.schema("name string, size int").option("maxFilesPerTrigger", "1").json(str(incoming))
+
+    def run():
+        with open_session(root) as graph:
+            sink = write_stream(lines, graph, "Event", "merge", app="events", columns={"title": "name"})
+        started = sink.option("checkpointLocation", str(tmp_path / "ck")).trigger(availableNow=True).start()
+        started.awaitTermination()
+
+    def add(number, *rows):
+        (incoming / f"{number}.json").write_text(
+            "\n".join(json.dumps({"name": name, "size": size}) for name, size in rows)
+        )
+
+    add(0, ("e0", 1), ("e1", 1), ("e2", 1))
+    with monkeypatch.context() as patch:
+        patch.setenv("OMNIGRAPH_FAILPOINTS", "spark.source.after_publish=error@1")
+        with pytest.raises(Exception, match=r"spark\.source\.after_publish"):
+            run()
+    add(1, ("e2", 2), ("e3", 2))
+    run()
+    add(2)
+    run()
+    assert events(root) == ({"e0": 1, "e1": 1, "e2": 2, "e3": 2}, [0, 1, 2])
+    with open_session(root) as graph, pytest.raises(TypeMissingError):
+        write_stream(lines, graph, "Evnt", app="events")
+    with open_session(root) as graph, pytest.raises(OmnigraphError, match="frame must be a stream"):
+        write_stream(spark.range(1), graph, "Event", app="events")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from omnigraph.aio.proposals import Proposals
 from omnigraph.aio.state import State, reference_of
 from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
+from omnigraph.engine.external_blobs import ExternalBlobs
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.operations.history import (
@@ -166,6 +167,7 @@ async def init(
     group_commit: bool = False,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
+    external_blobs: ExternalBlobs | Sequence[str | Path] | None = None,
 ) -> Graph:
     """Create a graph with an empty table per type of a schema, and open it.
 
@@ -179,6 +181,7 @@ async def init(
         group_commit: publish writes of several threads together.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
+        external_blobs: the bases of objects outside of the graph that Blobs may be given as; none when None.
 
     Raises:
         SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
@@ -187,6 +190,7 @@ async def init(
         ValueFormatError: a graph cannot live there.
     """
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
+    allowed = None if external_blobs is None else ExternalBlobs.of(external_blobs)
     source = schema_text(schema)
     await create_local(uri, source, storage_options, actor=actor, message=message, settings=settings)
     return await open(
@@ -196,6 +200,7 @@ async def init(
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
+        external_blobs=allowed,
     )
 
 
@@ -210,6 +215,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
     group_commit: bool = False,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
+    external_blobs: ExternalBlobs | Sequence[str | Path] | None = None,
     policy: str | Path | Policy | None = None,
     actor: str | Actor | None = None,
 ) -> Graph:
@@ -228,6 +234,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         group_commit: publish writes of several threads together.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
+        external_blobs: the bases of objects outside of the graph that Blobs may be given as; none when None.
         policy: a bundle, as a file or compiled, that decides about every call; without an actor it denies all of them.
         actor: who makes the calls, recorded on every write; no other may be named then.
 
@@ -245,6 +252,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     local: dict[str, object] = {"storage_options": storage_options, "settings": settings, "embedding": embedding}
     local |= {"group_commit": group_commit or None, "maintenance": maintenance, "policy": policy, "actor": actor}
+    local["external_blobs"] = external_blobs
     if is_server_address(uri):
         refuse_given(local, "a graph that this process opens itself")
         check_server_arguments(token, client)
@@ -258,6 +266,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
+        external_blobs=None if external_blobs is None else ExternalBlobs.of(external_blobs),
         policy=policy,
         actor=actor,
     )

@@ -16,10 +16,17 @@ from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflic
 from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
-from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
+from omnigraph.operations.writes import (
+    ApplySchemaRequest,
+    EmbedRequest,
+    LoadRequest,
+    MutateBatchRequest,
+    MutateRequest,
+)
 from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
+    from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.txn.manifest.rows import Commit
@@ -117,6 +124,49 @@ class WriteVerbs(State):
             source_name=source.name,
         )
         return await self._backend.execute(request)
+
+    async def embed(
+        self,
+        types: Sequence[str] | None = None,
+        *,
+        every: bool = False,
+        limit: int | None = None,
+        dry_run: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | Commit | None = None,
+        progress: Callable[[EmbedProgress], None] | None = None,
+    ) -> EmbedResult:
+        """Compute the ``@embed`` vectors whose texts have changed, or that are missing, and store them as one commit.
+
+        Args:
+            types: only these node types; all when None.
+            every: compute all vectors that have a text, stale or not.
+            limit: how many vectors at most; call it again until ``result.remaining`` is 0.
+            dry_run: count what is stale, and write nothing.
+            actor: who asks for it.
+            message: what the commit says.
+            expected_head: the commit that the branch must be at.
+            progress: told how far it is.
+
+        Raises:
+            TypeMissingError, UsageError: there is no such node type, or it has no vector with ``@embed``.
+            EmbeddingSettingsError, EmbeddingLibraryError, EmbeddingModelMismatchError: no provider could be asked.
+            EmbeddingUnavailableError, EmbeddingDeadlineError, EmbeddingRefusedError, EmbeddingAnswerError: the
+                provider gave no usable answer; nothing was written.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        request = EmbedRequest(
+            types=types,
+            every=every,
+            limit=limit,
+            dry_run=dry_run,
+            branch=self._branch,
+            actor=actor,
+            message=message,
+            expected_head=expected_commit(expected_head),
+        )
+        return await self._backend.execute(request, Attachments(progress=progress))
 
     async def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
         self,

@@ -45,7 +45,7 @@ def read_input(path: str, *, most: int = MAX_SOURCE_BYTES) -> InputFile:
     except FileNotFoundError as problem:
         raise _missing(path) from problem
     except (OSError, ValueError) as problem:
-        raise _unusable(path, problem, "readable") from problem
+        raise unusable_file(path, problem, "readable") from problem
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ def open_lines(path: str) -> Iterator[Iterator[bytes]]:
     except FileNotFoundError as problem:
         raise _missing(path) from problem
     except (OSError, ValueError) as problem:
-        raise _unusable(path, problem, "readable") from problem
+        raise unusable_file(path, problem, "readable") from problem
     with stream:
         yield filter(bytes.strip, stream)
 
@@ -99,7 +99,7 @@ def write_new_file(path: str, text: str | None) -> None:
             with Path(path).open("x", encoding="utf-8", newline="") as stream:
                 stream.write(text)
     except (OSError, ValueError) as problem:
-        raise _unusable(path, problem, "writable") from problem
+        raise unusable_file(path, problem, "writable") from problem
 
 
 def replace_file(path: str, text: str) -> None:
@@ -114,7 +114,7 @@ def replace_file(path: str, text: str) -> None:
         mode = target.stat().st_mode
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     except OSError as problem:
-        raise _unusable(path, problem, "writable") from problem
+        raise unusable_file(path, problem, "writable") from problem
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(text.encode())
@@ -126,7 +126,7 @@ def replace_file(path: str, text: str) -> None:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         if isinstance(problem, OSError):
-            raise _unusable(path, problem, "writable") from problem
+            raise unusable_file(path, problem, "writable") from problem
         raise
 
 
@@ -148,7 +148,8 @@ def _near_names(path: Path) -> tuple[str, ...]:
     return tuple(str(path.parent / name) for name in close)
 
 
-def _unusable(path: str, problem: Exception, expected: str) -> FileAccessError:
+def unusable_file(path: str, problem: Exception, expected: str) -> FileAccessError:
+    """Return the error of a file that is not what it was expected to be, ``readable`` or ``writable``."""
     if isinstance(problem, IsADirectoryError):
         reason, hint = "it is a directory", "name the files in it"
     elif isinstance(problem, PermissionError):

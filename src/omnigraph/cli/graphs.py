@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from omnigraph.cli.lazy import quick_imports
 from omnigraph.cli.operator.scope import Scope, ServerScope, find_scope, named_actor
@@ -99,31 +100,55 @@ class CommandBackend(Protocol):
     ) -> None: ...
 
 
-def open_graph(address: str, *, mode: OpenMode = "read_write") -> CommandBackend:
+def open_graph(
+    address: str, *, mode: OpenMode = "read_write", blob_bases: Sequence[str] | None = None
+) -> CommandBackend:
     """Open the graph at a storage address, or ask the server that has it.
 
+    Args:
+        address: where it is.
+        mode: whether it is written to.
+        blob_bases: the bases of external blobs that a write may take in.
+
     Raises:
         ValueFormatError: a graph cannot live there.
         GraphMissingError: there is none.
-        UsageError: it is one of a server, and the command line names an actor.
+        UsageError: it is one of a server, and the command line names an actor or bases of blobs.
         OmnigraphError: the server cannot be asked.
     """
-    return _ask_server(address, mode) if isinstance(address, ServedAddress) else open_storage(address, mode=mode)
+    if not isinstance(address, ServedAddress):
+        return open_storage(address, mode=mode, blob_bases=blob_bases)
+    if blob_bases:
+        raise usage_error(
+            "--blob-base does not apply to a graph of a server",
+            value=blob_bases[0],
+            expected="no --blob-base",
+            hint="leave it out; the configuration of the server tells which external blobs are allowed",
+        )
+    return _ask_server(address, mode)
 
 
-def open_storage(address: str, *, mode: OpenMode = "read_write") -> LocalBackend:
-    """Open the graph at a storage address.
+def open_storage(
+    address: str, *, mode: OpenMode = "read_write", blob_bases: Sequence[str] | None = None
+) -> LocalBackend:
+    """Open the graph at a storage address; takes what :func:`open_graph` does.
 
     Raises:
         ValueFormatError: a graph cannot live there.
         GraphMissingError: there is none.
+        UsageError: a base is not the address of a folder.
     """
     with quick_imports():
         from omnigraph.engine.open_graph import OpenGraph  # noqa: PLC0415 - for arguments that make sense
         from omnigraph.operations.local import LocalBackend  # noqa: PLC0415 - see above
         from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
 
-    return LocalBackend(OpenGraph.open(Storage.open(address), mode=mode), mode)
+    allowed: dict[str, Any] = {}
+    if blob_bases:
+        from omnigraph.engine.external_blobs import ExternalBlobs  # noqa: PLC0415 - few commands name any
+
+        allowed["external_blobs"] = ExternalBlobs(bases=blob_bases)
+    return LocalBackend(OpenGraph.open(Storage.open(address), mode=mode, **allowed), mode)
 
 
 def is_served(backend: CommandBackend) -> bool:

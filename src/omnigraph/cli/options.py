@@ -115,6 +115,17 @@ IfCommit = Annotated[
 ]
 
 
+BlobBases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--blob-base",
+        metavar="URI",
+        help="Let Blobs be given as addresses below this folder, s3://bucket/prefix/ or file:///folder/; may be"
+        " repeated.",
+    ),
+]
+
+
 class ConflictRule(StrEnum):
     """What a write does when another writer changed rows that it was decided on."""
 

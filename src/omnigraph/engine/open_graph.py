@@ -20,6 +20,7 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 
 if TYPE_CHECKING:
+    from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.transaction import GraphTransaction
 
 
@@ -66,8 +67,10 @@ class OpenGraph:
         runtime: Runtime,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
         maintenance: MaintenanceSettings | None = None,
+        external_blobs: ExternalBlobs | None = None,
     ) -> None:
         self.store = store
+        self.external_blobs = external_blobs
         self.runtime = runtime
         self.calls = store.stores.calls
         self.maintenance = maintenance or MaintenanceSettings.from_environment()
@@ -91,11 +94,13 @@ class OpenGraph:
         group_commit: bool = False,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
         maintenance: MaintenanceSettings | None = None,
+        external_blobs: ExternalBlobs | None = None,
     ) -> Self:
         """Open a graph.
 
         ``embedding`` says what embeds texts; the environment does when it is None, once a text has to be embedded.
-        So it is with ``maintenance``, which says how much is tidied up in the background.
+        So it is with ``maintenance``, which says how much is tidied up in the background. ``external_blobs`` says which
+        objects outside of the graph Blobs may be given as; none when it is None.
 
         Raises:
             GraphMissingError: there is no graph.
@@ -103,7 +108,7 @@ class OpenGraph:
         """
         runtime = runtime or Runtime.system()
         store = GraphStore.open(storage, mode=mode, runtime=runtime, settings=settings, group_commit=group_commit)
-        return cls(store, runtime, embedding, maintenance)
+        return cls(store, runtime, embedding, maintenance, external_blobs)
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from omnigraph.errors.details import *
 from omnigraph.errors.general import *
 from omnigraph.errors.history import *
 from omnigraph.errors.language import *
+from omnigraph.errors.pipelines import *
 from omnigraph.errors.query import *
 from omnigraph.errors.remote import *
 from omnigraph.errors.server import *

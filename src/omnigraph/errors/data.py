@@ -133,6 +133,36 @@ def _with_lines(error: OmnigraphError) -> str:
     return "\n".join([error.message, *(f"  {line}" for line in found.lines())])
 
 
+@record
+class BlobSource(Details):
+    """An object outside of the graph, by its address without credentials, and what is the matter with it."""
+
+    uri: str
+    reason: str
+
+
+class ExternalBlobSourceError(OmnigraphError):
+    """A Blob was given as an allowed external address whose object cannot be read; nothing was written."""
+
+    row = ErrorRow(
+        code="blob.source",
+        kind=Kind.DEPENDENCY,
+        details=BlobSource,
+        hint="check that the object exists and can be read, then repeat the write",
+    )
+
+
+class BlobReferenceError(OmnigraphError):
+    """The content of the Blob is outside of the graph, which keeps its address only."""
+
+    row = ErrorRow(
+        code="blob.reference",
+        kind=Kind.UNSUPPORTED,
+        details=BlobSource,
+        hint="read the object at its address, or load it with append or merge, which copy it",
+    )
+
+
 class ExternalBlobError(OmnigraphError):
     """A Blob was given as an external address that the graph's policy does not allow."""
 

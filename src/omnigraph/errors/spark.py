@@ -90,3 +90,27 @@ class SparkJobError(OmnigraphError):
     row = ErrorRow(
         code="spark.job_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS, effect=Effect.STAGED
     )
+
+
+@record
+class DecidedPairs(Details):
+    """Decisions about pairs of records that cannot all hold: the pairs, each with its decision."""
+
+    pairs: tuple[tuple[str, str, str], ...]
+
+
+class ResolveInputError(OmnigraphError):
+    """Records, earlier results or decisions do not fit what an entity resolution was told to do with them."""
+
+    row = ErrorRow(code="resolve.input", kind=Kind.INVALID, details=BadValue)
+
+
+class ContradictingDecisionsError(OmnigraphError):
+    """Decisions about pairs of records contradict each other: two records would be the same and different."""
+
+    row = ErrorRow(
+        code="resolve.decisions_contradict",
+        kind=Kind.INVALID,
+        details=DecidedPairs,
+        hint="change or remove one of these decisions",
+    )

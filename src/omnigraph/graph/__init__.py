@@ -3,6 +3,7 @@
 from omnigraph.client import ClientSettings as ClientSettings
 from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
 from omnigraph.engine.export import ExportSettings as ExportSettings
+from omnigraph.engine.external_blobs import ExternalBlobs as ExternalBlobs
 from omnigraph.engine.infer import SchemaProposal as SchemaProposal
 from omnigraph.engine.load import Dialect as Dialect
 from omnigraph.engine.load import LoadSettings as LoadSettings

@@ -15,6 +15,7 @@ from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.engine.results.table import html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.graph.algorithms import Algorithms
+from omnigraph.graph.blobs import DEFAULT_BUFFER_BYTES, LARGEST_BUFFER_BYTES, BlobReader
 from omnigraph.graph.diff import Diff
 from omnigraph.graph.schema import Schema
 from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
@@ -32,6 +33,7 @@ from omnigraph.operations.reads import (
 )
 from omnigraph.operations.request import Attachments, Backend
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_whole
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
@@ -148,6 +150,38 @@ class State:
             at=self._at,
         )
         return self._backend.execute(request)
+
+    def open_blob(
+        self, type_name: str, entity_id: str, name: str, *, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    ) -> BlobReader:
+        """Open a Blob to be read from any place, as a file is; a plain ``with`` closes it.
+
+        All of it is read from the state that is found here, whatever is written meanwhile.
+
+        Args:
+            type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
+            entity_id: the entity.
+            name: the property that is the Blob.
+            buffer_bytes: how much is asked for at once, and how much of it is kept.
+
+        Raises:
+            BlobMissingError: there is no such entity, or its Blob is null.
+            BlobReferenceError: the content is outside of the graph, which keeps its address only.
+            TypeMissingError: the schema has no type of that name.
+            UsageError: a node type and an edge type have that name, or the property is not a Blob.
+        """
+        check_whole("buffer_bytes", buffer_bytes, least=1, most=LARGEST_BUFFER_BYTES)
+        newest = self._backend.execute(ReadStateRequest(branch=self._branch, at=self._at))
+        request = ReadBlobRequest(
+            type_name=type_name,
+            entity_id=entity_id,
+            property=name,
+            length=0,
+            branch=self._branch,
+            at=str(newest.state.head.commit),
+        )
+        found = self._backend.execute(request)
+        return BlobReader(self._backend, request, found, buffer_bytes)
 
     def plan_schema(self, schema: str | bytes | Path, *, allow_data_loss: bool = False) -> MigrationPlan:
         """Return the steps that bring this state to another schema, refused ones included; nothing is written.

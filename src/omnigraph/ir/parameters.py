@@ -33,6 +33,7 @@ from omnigraph.ir.types import INTEGER_RANGES, item_type, resolve_type, round_to
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.records import record
+from omnigraph.values.blobs import INLINE_BLOB, inline_text
 from omnigraph.values.counts import counted
 from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
 from omnigraph.values.temporal import PRECISION, check_precision, parse_date, parse_datetime
@@ -40,7 +41,6 @@ from omnigraph.values.temporal import PRECISION, check_precision, parse_date, pa
 _DECIMAL = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 64
 _JAVASCRIPT_MAX = (1 << 53) - 1
-_BASE64 = "base64:"
 _EPOCH = date(1970, 1, 1)
 _EPOCH_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 _CUT = "cut it to milliseconds before it is sent"
@@ -96,7 +96,7 @@ def decode_host(value: Any, of: PropertyType) -> Any:
     if of.scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
         return (value - _EPOCH).days
     if of.scalar is Scalar.BLOB and isinstance(value, bytes | bytearray | memoryview):
-        return _BASE64 + base64.b64encode(value).decode()
+        return inline_text(value)
     return _plain(value, of)
 
 
@@ -160,8 +160,8 @@ def _plain(value: Any, of: PropertyType) -> Any:
             return parse_date(value)
         if of.scalar is Scalar.DATETIME:
             return parse_datetime(value)
-        if of.scalar is Scalar.BLOB and value.startswith(_BASE64):
-            base64.b64decode(value[len(_BASE64) :], validate=True)
+        if of.scalar is Scalar.BLOB and value.startswith(INLINE_BLOB):
+            base64.b64decode(value[len(INLINE_BLOB) :], validate=True)
     except ValueFormatError as problem:
         is_fine = isinstance(problem.details, BadValue) and problem.details.what == PRECISION
         raise Unfit(problem.message, hint=_CUT if is_fine else None) from problem

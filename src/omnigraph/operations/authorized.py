@@ -324,6 +324,7 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "mutate": _on_branch,
         "mutate_batch": _on_branch,
         "load": _on_branch,
+        "embed": _on_branch,
         "apply_schema": _targeting_branch,
         "begin_transaction": _on_branch,
         "describe_transaction": _in_transaction,

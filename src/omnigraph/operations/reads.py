@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from omnigraph.errors import BlobMissingError, BlobReferenceError, BlobSource, MissingThing
 from omnigraph.operations.request import Request, operation
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
@@ -155,6 +156,36 @@ class ReadBlobRequest(Request["BlobPart | None"]):
     length: int | None = None
     branch: str = MAIN
     at: str | None = None
+
+
+def found_blob(request: ReadBlobRequest, found: BlobPart | None) -> BlobPart:
+    """Return what was found of a Blob, if there is one.
+
+    Raises:
+        BlobMissingError: there is no such entity, or its Blob is null.
+    """
+    if found is not None:
+        return found
+    details = MissingThing(what="blob", name=request.entity_id)
+    raise BlobMissingError(f"{_named(request)} has no {request.property}", details=details)
+
+
+def content_of(request: ReadBlobRequest, found: BlobPart | None) -> BlobPart:
+    """Return what was found of a Blob, if the graph has its content.
+
+    Raises:
+        BlobMissingError: there is no such entity, or its Blob is null.
+        BlobReferenceError: the graph keeps its address only.
+    """
+    part = found_blob(request, found)
+    if part.uri is None:
+        return part
+    source = BlobSource(uri=part.uri, reason="its content is not in the graph")
+    raise BlobReferenceError(f"{request.property} of {_named(request)} is kept at '{part.uri}'", details=source)
+
+
+def _named(request: ReadBlobRequest) -> str:
+    return f"{request.type_name.rpartition(':')[2]} '{request.entity_id}'"
 
 
 @operation("plan_schema", Action.READ)

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
+from omnigraph.values.blobs import inline_text
 from omnigraph.values.temporal import format_date, format_datetime
 
 Response = TypeVar("Response")
@@ -189,7 +190,7 @@ def _fields_to_json(value: Any) -> dict[str, Any]:
 
 def _inline_blobs(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"base64:{base64.b64encode(value).decode()}"
+        return inline_text(value)
     if isinstance(value, Mapping):
         return {key: _inline_blobs(item) for key, item in value.items()}
     return [_inline_blobs(item) for item in value] if isinstance(value, list | tuple) else value

@@ -12,6 +12,7 @@ from omnigraph.records import record
 from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.engine.embedding.rewrite import EmbedResult
     from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, OnDelete, Source
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
@@ -137,3 +138,29 @@ class ApplySchemaRequest(Request["SchemaApplyResult"]):
     message: str | None = None
     expected_head: str | None = None
     source_name: str = "<schema>"
+
+
+@operation("embed", Action.CHANGE, writes=True)
+@record
+class EmbedRequest(Request["EmbedResult"]):
+    """Compute the ``@embed`` vectors of a branch whose texts have changed, or that are missing, as one commit.
+
+    Args:
+        types: only these node types; all when None.
+        every: all vectors that have a text, stale or not.
+        limit: how many vectors at most; the others stay stale.
+        dry_run: count what is stale, and write nothing.
+        branch: where to write.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+    """
+
+    types: Sequence[str] | None = None
+    every: bool = False
+    limit: int | None = None
+    dry_run: bool = False
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None

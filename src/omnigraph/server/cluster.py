@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from omnigraph.engine.external_blobs import ExternalBlobs, shown_address
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.document import parse_document
 from omnigraph.server.config import ServedGraph, ServerSettings
@@ -21,6 +22,8 @@ _KEYS = frozenset({"version", "metadata", "storage", "state", "providers", "grap
 _GRAPH_KEYS = frozenset({"schema", "queries", "embedding_provider", "external_blobs"})
 _POLICY_KEYS = frozenset({"file", "applies_to"})
 _CLUSTER = "cluster"
+_EMBEDDED = "embedded_only"
+_SCOPES = ("server_safe", _EMBEDDED)
 
 
 def cluster_settings(place: str) -> ServerSettings:
@@ -85,7 +88,37 @@ def query_files(root: Path, declared: Any) -> dict[str, str]:
 def _graph(root: Path, storage: str, name: str, declared: Mapping[str, Any]) -> ServedGraph:
     _known(declared, _GRAPH_KEYS, f"graphs.{name}")
     queries = query_files(root, declared.get("queries"))
-    return ServedGraph(graph_id=name, uri=f"{storage}/graphs/{name}.omni", queries=queries)
+    bases = blob_bases(declared.get("external_blobs"), f"graphs.{name}.external_blobs")
+    return ServedGraph(graph_id=name, uri=f"{storage}/graphs/{name}.omni", queries=queries, blob_bases=bases)
+
+
+def blob_bases(declared: Any, what: str) -> tuple[str, ...]:
+    """Return the bases that a server takes external blobs from: those of buckets, which are safe for it.
+
+    Raises:
+        UsageError: they are declared in another form, or one is not a base.
+    """
+    if declared is None:
+        return ()
+    policy = _part(declared, what)
+    _known(policy, frozenset({"allow"}), what)
+    listed = [] if policy.get("allow") is None else policy["allow"]
+    if not isinstance(listed, list):
+        raise _wrong(f"'{what}.allow' is not a list", str(listed)[:100], "bases")
+    scopes: dict[str, str] = {}
+    for item in listed:
+        entry = _part(item, f"{what}.allow")
+        _known(entry, frozenset({"base", "scope"}), f"{what}.allow")
+        base, scope = str(entry.get("base", "")), str(entry.get("scope", ""))
+        if scope not in _SCOPES:
+            raise _wrong(f"base '{shown_address(base)}' has no scope", scope, " or ".join(_SCOPES))
+        if base.startswith("file:") and scope != _EMBEDDED:
+            raise _wrong(f"base '{shown_address(base)}' is a local folder", scope, _EMBEDDED)
+        scopes[base] = scope
+    if len(scopes) < len(listed):
+        raise _wrong(f"'{what}.allow' has the same base twice", "", "each base once")
+    ExternalBlobs(bases=tuple(scopes))
+    return tuple(base for base, scope in scopes.items() if scope != _EMBEDDED)
 
 
 def _targets(declared: Any, policy: str) -> set[str]:

@@ -28,12 +28,14 @@ class ServedGraph:
         uri: where it lives.
         queries: the texts of files of stored queries, by the name of the file.
         policy_file: the bundle that decides about it, if there is one.
+        blob_bases: the bases of buckets whose objects Blobs may be given as.
     """
 
     graph_id: str
     uri: str
     queries: Mapping[str, str] = field(default_factory=dict)
     policy_file: Path | None = None
+    blob_bases: tuple[str, ...] = ()
 
 
 @record

@@ -245,6 +245,11 @@ _SHAPES: tuple[tuple[type[errors.Details], str, Callable[[Any], Any]], ...] = (
         "blob_range",
         lambda found: {"start": found.start, "end": found.end, "length": found.length},
     ),
+    (
+        errors.BlobSource,
+        "external_blob_source",
+        lambda found: {"uri": found.uri, "reason": found.reason},
+    ),
     (errors.CommitOutcome, "recovery_required", lambda found: {"operation_id": found.operation_id}),
     (
         errors.HeadMismatch,

@@ -29,8 +29,9 @@ class ReadyGraph:
     backend: Backend
     queries: StoredQueries
     policy: Policy | None = None
-    # As the configuration has it.
+    # As the configuration has them.
     address: str = ""
+    blob_bases: tuple[str, ...] = ()
 
 
 @record
@@ -117,11 +118,12 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
         return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=reason)
     known = () if before is None else before.ready.values()
-    kept = next((graph.backend for graph in known if graph.address == served.uri), None)
+    same = (served.uri, served.blob_bases)
+    kept = next((graph.backend for graph in known if (graph.address, graph.blob_bases) == same), None)
     is_kept = kept is not None
     try:
         policy = load_graph_policy(served)
-        backend = kept or open_graph(served.uri, group_commit=True).backend
+        backend = kept or open_graph(served.uri, group_commit=True, external_blobs=served.blob_bases or None).backend
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=error.message)
     try:
@@ -138,6 +140,7 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         queries=queries,
         policy=policy,
         address=served.uri,
+        blob_bases=served.blob_bases,
     )
 
 

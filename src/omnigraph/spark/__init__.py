@@ -1,5 +1,7 @@
 """The data plane on Spark: sessions, and bulk work that executors do and one commit makes visible."""
 
+from omnigraph.spark.embed import embed_on_spark
+from omnigraph.spark.embed import embed_on_spark as embed
 from omnigraph.spark.export import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
@@ -8,16 +10,35 @@ from omnigraph.spark.optimize import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
+from omnigraph.spark.resolve import (
+    Comparison,
+    EvidenceNames,
+    Overrule,
+    Resolution,
+    Resolved,
+    evidence_frames,
+    read_decisions,
+    resolve,
+)
 from omnigraph.spark.session import session, stop
+from omnigraph.spark.streams import write_stream
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
+    "Comparison",
+    "EvidenceNames",
     "OptimizeStep",
+    "Overrule",
+    "Resolution",
+    "Resolved",
     "SparkHistorySettings",
     "SparkLoadResult",
     "SparkLoadSettings",
     "check_workers",
     "diff",
+    "embed",
+    "embed_on_spark",
+    "evidence_frames",
     "export",
     "frame",
     "load",
@@ -27,9 +48,12 @@ __all__ = [
     "optimize_on_spark",
     "preview_merge",
     "query",
+    "read_decisions",
     "register",
     "replicate_into",
+    "resolve",
     "revert",
     "session",
     "stop",
+    "write_stream",
 ]

@@ -9,7 +9,7 @@ Workers load this and little else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,11 +113,21 @@ def keys_schema(owner: NodeType | EdgeType) -> pa.Schema:
 
 def keys_of(owner: NodeType | EdgeType, rows: pa.Table, numbers: pa.Array) -> pa.Table:
     """Return the keys of rows in the layout of their table, whose places are ``numbers``."""
-    columns: list[pa.Array | pa.ChunkedArray] = [numbers, rows.column("id")]
-    if isinstance(owner, EdgeType):
-        columns += [rows.column(side) for side in ENDPOINTS]
-    columns += [_texts(owner, rows, names) for names in tuple_columns(owner).values()]
-    return pa.table(columns, schema=keys_schema(owner))
+    schema = keys_schema(owner)
+    columns = [key_column(owner, rows, name) for name in schema.names if name != ROW]
+    return pa.table([numbers, *columns], schema=schema)
+
+
+def key_column(owner: NodeType | EdgeType, rows: pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
+    """Return one column of the keys of rows, which have at least the columns that it is made of."""
+    names = tuple_columns(owner).get(name)
+    return rows.column(name) if names is None else _texts(owner, rows, names)
+
+
+def columns_read(owner: NodeType | EdgeType, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of a table that columns of keys are made of."""
+    tuples = tuple_columns(owner)
+    return tuple(dict.fromkeys(column for name in names for column in tuples.get(name, (name,))))
 
 
 def _texts(owner: NodeType | EdgeType, rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:

@@ -7,11 +7,14 @@ one task: an attempt may be repeated, and only one of its answers is seen.
 from __future__ import annotations
 
 import base64
+import os
 import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,7 +23,7 @@ import pyarrow as pa
 
 from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.records import record
-from omnigraph.runtime import in_context, start_thread
+from omnigraph.runtime import Runtime, in_context, start_thread
 from omnigraph.spark.workers import freeze_gc_once
 
 if TYPE_CHECKING:
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
+# Each holds as much as a worker of Spark does.
+_MOST_THREADS = 4
+# Spark gives a worker two seconds to end by itself before it is killed.
+_LONGEST_END_S = 10.0
+_LOOK_FOR_END_S = 0.05
 _ANSWERS = "task long, answer binary"
 _SCHEMA = pa.schema([("task", pa.int64()), ("answer", pa.binary())])
 # Brackets the error of a task inside the traceback text, which is all that Spark hands on of it.
@@ -63,6 +71,29 @@ class InProcessRunner:
 
 
 @record
+class ThreadRunner:
+    """Runs several tasks at a time in threads of this process, where no job can be started.
+
+    Args:
+        threads: how many tasks at a time; they bound the memory, because each task bounds its own.
+    """
+
+    threads: int = field(default_factory=lambda: min(os.cpu_count() or 1, _MOST_THREADS))
+
+    def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
+        """Return the answer to every task, in their order."""
+        if len(tasks) < 2:
+            return [function(task) for task in tasks]
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="omnigraph-task") as pool:
+            running = [pool.submit(in_context(function), task) for task in tasks]
+            try:
+                return [one.result() for one in running]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@record
 class SparkRunner:
     """Runs one Spark task for each task, with the public DataFrame interface alone, so that Connect will do."""
 
@@ -87,7 +118,7 @@ class SparkRunner:
             SparkJobError: the work failed for another reason.
         """
         try:
-            rows = frame.mapInArrow(work, _ANSWERS).collect()
+            rows = _interruptible(self.spark, lambda: frame.mapInArrow(work, _ANSWERS).collect())
         except Exception as error:
             raise job_error(doing, error) from error
         answers = [(row["task"], pickle.loads(row["answer"])) for row in rows]  # noqa: S301 - made by our own workers
@@ -95,6 +126,53 @@ class SparkRunner:
         if failed is not None:
             raise failed[1]
         return answers
+
+
+def _interruptible(spark: SparkSession, run: Callable[[], _Answer]) -> _Answer:
+    """Run a job; an interrupt of this thread ends the job, and goes on when its tasks have ended.
+
+    The job runs in a thread of its own: where an interrupt cuts off a call to Spark, the connection is lost and Spark
+    logs a traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread is interrupted.
+        return run()
+    from pyspark import inheritable_thread_target  # noqa: PLC0415 - Spark is loaded where it is used
+
+    tag = f"omnigraph-{Runtime.system().ids.ulid()}"
+    found: Future[_Answer] = Future()
+
+    def tagged() -> None:
+        try:
+            spark.addTag(tag)
+            found.set_result(run())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is wanted
+            found.set_exception(error)
+
+    running = start_thread("spark-job", in_context(inheritable_thread_target(spark)(tagged)))
+    try:
+        running.join()
+    except KeyboardInterrupt:
+        # The session may have ended, which ends jobs as well.
+        with suppress(Exception):
+            spark.interruptTag(tag)
+            running.join(_LONGEST_END_S)
+            _wait_for_tasks(spark)
+        raise
+    return found.result()
+
+
+def _wait_for_tasks(spark: Any) -> None:
+    """Wait until executors run nothing: what tasks write until then has to be there when it is removed."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return
+    clock = Runtime.system().clock
+    until = clock.monotonic_s() + _LONGEST_END_S
+    while clock.monotonic_s() < until:
+        found = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - Python's tracker lacks it
+        if not any(executor.numRunningTasks() for executor in found):
+            return
+        clock.sleep(_LOOK_FOR_END_S)
 
 
 def answer_batch(number: int, make: Callable[[], Any]) -> pa.RecordBatch:

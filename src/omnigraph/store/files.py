@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,6 +28,7 @@ from omnigraph.store.translate import translating
 
 _S3 = "s3://"
 _BUFFER_BYTES = 4 << 20
+_CHANGED = "it changed while it was read"
 
 
 def is_remote(path: str) -> bool:
@@ -54,6 +57,83 @@ def input_size(path: str, options: Mapping[str, str]) -> int:
     return _size(_Object.find(path, options)) if is_remote(path) else Path(path).stat().st_size
 
 
+def read_object(path: str, options: Mapping[str, str], *, most: int) -> bytes:
+    """Return the content of an object of a bucket.
+
+    Raises:
+        OSError: there is no such object, it cannot be read, has more than ``most`` bytes, or changed meanwhile.
+    """
+    found = _Object.find(path, options)
+    before = _head(found)
+    size = int(before["size"])
+    _refuse_long(path, size, most)
+    try:
+        # By its length, so that no more comes than was asked for, however much the object has grown.
+        data = bytes(obstore.get_range(found.bucket, found.key, start=0, length=size)) if size else b""
+    except Exception as error:
+        raise _as_os_error(path, error) from error
+    current_counters().add_calls("blob.get", bytes_read=len(data))
+    if len(data) != size or _head(found)["e_tag"] != before["e_tag"]:
+        raise OSError(errno.ESTALE, _CHANGED, path)
+    return data
+
+
+def read_below(folder: str, parts: Sequence[str], *, most: int) -> bytes:
+    """Return the content of a file below a folder. No symbolic link is followed on the way, whoever puts one there.
+
+    Raises:
+        OSError: there is no such file, it cannot be read, is none, has more than ``most`` bytes, or changed meanwhile.
+    """
+    with open_below(folder, parts) as file:
+        before = os.fstat(file.fileno())
+        _refuse_long("/".join(parts), before.st_size, most)
+        data = file.read(before.st_size + 1)
+        after = os.fstat(file.fileno())
+    current_counters().add_calls("blob.get", bytes_read=len(data))
+    if len(data) != before.st_size or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise OSError(errno.ESTALE, _CHANGED, "/".join(parts))
+    return data
+
+
+def open_below(folder: str, parts: Sequence[str]) -> BinaryIO:
+    """Open a regular file below a folder without following symbolic links below it.
+
+    Raises:
+        OSError: there is no such file, it cannot be read, or it is something else.
+    """
+    name = "/".join(parts)
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for number, part in enumerate(parts, 1):
+            # A pipe that nobody writes to must not be waited for.
+            flags = os.O_NONBLOCK if number == len(parts) else os.O_DIRECTORY
+            try:
+                inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=here)
+            except OSError as problem:
+                raise _why(part, here, name, problem) from problem
+            os.close(here)
+            here = inner
+        if not stat.S_ISREG(os.fstat(here).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
+        opened, here = here, -1
+        return os.fdopen(opened, "rb")
+    finally:
+        if here >= 0:
+            os.close(here)
+
+
+def _why(part: str, here: int, name: str, problem: OSError) -> OSError:
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISLNK(os.lstat(part, dir_fd=here).st_mode):
+            return OSError(errno.ELOOP, "symbolic links are not followed", name)
+    return OSError(problem.errno or errno.EIO, (problem.strerror or "unreadable").lower(), name)
+
+
+def _refuse_long(name: str, size: int, most: int) -> None:
+    if size > most:
+        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {most}", name)
+
+
 def list_objects(pattern: str, options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths of the objects that a path with ``*`` or ``?``, or a folder's name, stands for, sorted.
 
@@ -73,6 +153,22 @@ def list_objects(pattern: str, options: Mapping[str, str]) -> tuple[str, ...]:
     bucket = urlsplit(pattern).netloc
     keys = (str(item["path"]) for item in listed)
     return tuple(sorted(f"{_S3}{bucket}/{key}" for key in keys if not has_magic or fnmatchcase(key, folder)))
+
+
+def list_stored_files(pattern: str, options: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Yield path, size and version of the objects that a path with ``*`` or ``?``, or a folder's name, stands for.
+
+    Raises:
+        OSError: the bucket cannot be listed.
+    """
+    for path in list_objects(pattern, options):
+        found = _Object.find(path, options)
+        if not found.key.rpartition("/")[2].startswith(("_", ".")):
+            try:
+                told = obstore.head(found.bucket, found.key)
+            except Exception as error:
+                raise _as_os_error(path, error) from error
+            yield path, int(told["size"]), str(told["e_tag"] or told["last_modified"])
 
 
 @record
@@ -131,8 +227,12 @@ def _exists(found: _Object) -> bool:
 
 
 def _size(found: _Object) -> int:
+    return int(_head(found)["size"])
+
+
+def _head(found: _Object) -> Any:
     try:
-        return int(obstore.head(found.bucket, found.key)["size"])
+        return obstore.head(found.bucket, found.key)
     except Exception as error:
         raise _as_os_error(found.path, error) from error
 
@@ -274,7 +374,7 @@ class FileFolder:
                 yield sink
                 file.flush()
                 # Temporary files are private; those of an export are as readable as others of its owner.
-                os.fchmod(file.fileno(), 0o666 & ~_umask())
+                os.fchmod(file.fileno(), 0o666 & ~file_mode_mask())
                 if self.is_durable:
                     os.fsync(file.fileno())
             Path(temporary).replace(path)
@@ -289,7 +389,8 @@ class FileFolder:
                     break
 
 
-def _umask() -> int:
+def file_mode_mask() -> int:
+    """Return the permissions that files of this process are created without."""
     # There is no way to ask for it without setting it; Linux tells it without a race.
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -73,6 +73,26 @@ class ScratchPlace:
         with translating("read a scratch object", key):
             yield from pa.ipc.open_stream(pa.PythonFile(_Source(self._objects().reader(key)), mode="r"))
 
+    def write_pieces(self, name: str, pieces: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Write batches so that each can be read without the others, by its number."""
+        key = self._key(name)
+        with translating("write a scratch object", key, effect=Effect.STAGED), self._objects().writer(key) as target:
+            file = pa.ipc.new_file(pa.PythonFile(_Sink(target), mode="w"), schema, options=_PACKING)
+            for piece in pieces:
+                file.write_batch(piece)
+            file.close()
+
+    def read_piece(self, name: str, number: int) -> pa.RecordBatch:
+        """Return one of the batches that :meth:`write_pieces` wrote; they are counted from 0.
+
+        Raises:
+            TableMissingError: there is no such object.
+        """
+        key = self._key(name)
+        with translating("read a scratch object", key):
+            file = pa.ipc.open_file(pa.PythonFile(_Source(self._objects().reader(key)), mode="r"))
+            return file.get_batch(number)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all objects, sorted."""
         keys = self._objects().list_keys(self._prefix)
@@ -98,12 +118,18 @@ class _Sink(io.RawIOBase):
 
     def __init__(self, target: Any) -> None:
         self._target = target
+        self._written = 0
 
     def writable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._written
+
     def write(self, data: Any) -> int:
-        return int(self._target.write(bytes(data)))
+        count = int(self._target.write(bytes(data)))
+        self._written += count
+        return count
 
 
 class _Source(io.RawIOBase):
@@ -114,6 +140,15 @@ class _Source(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._source.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._source.tell())
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:

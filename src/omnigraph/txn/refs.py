@@ -237,6 +237,10 @@ class RefResolver:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
         return (commit for _, commit in self.line_of(snapshot).back())
 
+    def iter_all_commits(self, snapshot: GraphSnapshot) -> Iterator[tuple[Commit, bool]]:
+        """Yield the history that a state ends, newest first, and behind each merge what it brought, marked as such."""
+        return ((commit, passed > 0) for _, passed, commit in _iter_full(self.line_of(snapshot), self.merges))
+
     def show(self, commit_id: CommitId, branch: BranchName) -> Commit:
         """Return a commit: looked for in the history of ``branch``, then of main, then of all others by name.
 

@@ -36,7 +36,7 @@ from omnigraph.txn.changes import (
     id_array,
 )
 from omnigraph.txn.manifest.requests import request_mark
-from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark
+from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark, RunMark
 from omnigraph.txn.publish.plan import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
@@ -138,6 +138,10 @@ class WriteTxn:
         self.batch: BatchMark | None = None
         # The proposal that it merges.
         self.proposal: int | None = None
+        # The commit that it undoes.
+        self.reverts: CommitId | None = None
+        # The run of a pipeline that asks for it.
+        self.run: RunMark | None = None
         # How far a feed of another graph will be taken over, and how far it was where that was decided.
         self.feed: FeedMark | None = None
         self.feed_base: FeedMark | None = None
@@ -185,6 +189,7 @@ class WriteTxn:
             and self.schema_change is None
             and self.batch is None
             and self.feed is None
+            and self.run is None
             and all(isinstance(change, RowChange) for change in self._changes.values())
         )
 

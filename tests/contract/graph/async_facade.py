@@ -57,23 +57,32 @@ class Facade:
         return call
 
     def _settled(self, value):
+        if inspect.isasyncgen(value):
+            return self._drawn(value)
         return self._shown(self._loop.run(value) if inspect.iscoroutine(value) else value)
 
     def _shown(self, value):
         return Facade(self._loop, value) if type(value).__module__.startswith(TWINS) else value
 
     def __enter__(self):
-        self._loop.run(self._inner.__aenter__())
+        if hasattr(self._inner, "__aenter__"):
+            self._loop.run(self._inner.__aenter__())
+        else:
+            self._inner.__enter__()
         return self
 
     def __exit__(self, *problem):
-        return self._loop.run(self._inner.__aexit__(*problem))
+        if hasattr(self._inner, "__aexit__"):
+            return self._loop.run(self._inner.__aexit__(*problem))
+        return self._inner.__exit__(*problem)
 
     def __iter__(self):
         if not hasattr(self._inner, "__aiter__"):
             yield from self._inner
             return
-        items = self._inner.__aiter__()
+        yield from self._drawn(self._inner.__aiter__())
+
+    def _drawn(self, items):
         while True:
             try:
                 yield self._shown(self._loop.run(items.__anext__()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import omnigraph
 from omnigraph.errors import UsageError
 from omnigraph.operations.reads import ReadBlobRequest
 from omnigraph.runtime import counting
+from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.main import open_service
 from tests.server.inside import client_of, watch
@@ -102,3 +104,51 @@ async def test_a_blob_is_read_in_pieces_as_the_client_takes_them(place: Path):
         whole = await http.get(WHERE + "large")
         assert whole.content == LARGE
         assert asked() == [0, 4 * MIB, 4 * MIB, MIB + 5]
+
+
+@pytest.mark.anyio
+async def test_content_outside_of_the_graph_is_named_and_never_fetched(tmp_path: Path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "ä b.bin").write_bytes(b"outside")
+    uri = (tmp_path / "files" / "ä b.bin").as_uri()
+    with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED, external_blobs=[tmp_path / "files"]) as graph:
+        graph.load({"Doc": [{"name": "a", "body": uri}]}, mode="overwrite")
+    (tmp_path / "files" / "ä b.bin").unlink()
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(tmp_path / "g")),), unauthenticated=True)
+    async with client_of(open_service(settings)) as http:
+        for method in ("GET", "HEAD"):
+            answer = await http.request(method, WHERE + "a", headers={"Range": "bytes=0-1", "If-Match": '"x"'})
+            assert (answer.status_code, answer.content, answer.headers["location"]) == (302, b"", uri)
+            assert answer.headers["cache-control"] == "no-store"
+            assert "omnigraph-snapshot-id" in answer.headers
+        # A server takes nothing from outside unless its configuration says so, and no local file ever.
+        row = {"type": "Doc", "data": {"name": "b", "body": uri}}
+        body = {"data": json.dumps(row), "mode": "merge"}
+        refused = await http.post("/graphs/g/load", json=body)
+        assert (refused.status_code, "is not allowed" in refused.json()["error"]) == (400, True)
+
+
+def test_a_cluster_allows_a_server_buckets_only(tmp_path: Path):
+    def bases(declared: str) -> tuple[str, ...]:
+        text = "version: 1\ngraphs:\n  g:\n    schema: g.pg\n    external_blobs:\n" + declared
+        (tmp_path / "cluster.yaml").write_text(text)
+        return cluster_settings(str(tmp_path)).graphs[0].blob_bases
+
+    local = tmp_path.as_uri()
+    assert bases(f"""
+      allow:
+        - {{ base: "s3://files/crm/", scope: server_safe }}
+        - {{ base: "s3://files/own/", scope: embedded_only }}
+        - {{ base: "{local}/", scope: embedded_only }}
+""") == ("s3://files/crm/",)
+    for declared, reason in [
+        ("      allow: s3://files/", "is not a list"),
+        ("      deny: []", "unknown key 'deny'"),
+        ("      allow:\n        - { base: 's3://files/' }", "has no scope"),
+        (f"      allow:\n        - {{ base: '{local}', scope: server_safe }}", "is a local folder"),
+        ("      allow:\n        - { base: 's3://me:word@files/', scope: server_safe }", "it has credentials"),
+        ("      allow:\n        - { base: 's3://a/', scope: server_safe, x: 1 }", "unknown key 'x'"),
+    ]:
+        with pytest.raises(UsageError, match=reason) as problem:
+            bases(declared)
+        assert "word" not in str(problem.value)

@@ -24,6 +24,8 @@ NEEDED = {
     "explain": READ,
     "mutate": ["-e", 'query q() { insert Person { name: "y" } }'],
     "algorithm run": ["degree"],
+    "embed": [],
+    "blob get": ["node", "Person", "x", "photo"],
     "blame": ["Person", "x"],
     "cleanup": [],
     "proposal open": ["draft", "--title", "t"],

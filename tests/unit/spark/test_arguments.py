@@ -35,8 +35,7 @@ SETTINGS: dict[Any, dict[str, list[Any]]] = {
     },
     RuleSettings: {
         "kernel": [None, "x"],
-        "scan_rows": [*NOT_NUMBERS, 0, None],
-        **{name: [*NOT_NUMBERS, None] for name in ("kernel_rows", "hash_rows")},
+        **{name: [*NOT_NUMBERS, 0, None] for name in ("bucket_rows", "split_rows")},
     },
     KernelSettings: {
         "memory_limit_bytes": [*NOT_NUMBERS, 0, None],
@@ -92,6 +91,9 @@ ARGUMENTS = {
     "columns": lambda graph: spark.load_frames(graph, {}, columns="x"),
     "columns of a type": lambda graph: spark.load_frames(graph, {}, columns={"Person": "x"}),
     "mode of frames": lambda graph: spark.load_frames(graph, {}, "Merge"),
+    "a stream": lambda graph: spark.write_stream("x", graph, "Person", app="a"),
+    "mode of a stream": lambda graph: spark.write_stream("x", graph, "Person", "overwrite", app="a"),
+    "name of a stream": lambda graph: spark.write_stream("x", graph, "Person", app=""),
     "format": lambda graph: spark.export(graph, "out", "JSONL"),
     "types of an export": lambda graph: spark.export(graph, "out", types="Person"),
     "progress of an export": lambda graph: spark.export(graph, "out", progress=7),

@@ -77,6 +77,11 @@ def chosen_graph() -> str | None:
     return _chosen_graph.get()
 
 
+def chosen_profile() -> str | None:
+    """Return the profile that the command line names."""
+    return _chosen_profile.get()
+
+
 def active_profile() -> str | None:
     """Return the name of the profile that is asked for, by option or else by environment."""
     chosen = _chosen_profile.get()

@@ -5,8 +5,9 @@ So a node keeps its numbers when others come or go, on every branch and in every
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
-from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +22,22 @@ _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 def node_hashes(nodes: NodeNames, seed: int) -> Hashes:
     """Return a number of 64 bits for each node, by the order of nodes."""
-    return np.fromiter(
-        chain.from_iterable(
-            _hashes(type_name, ids.to_pylist(), seed) for type_name, ids in zip(nodes.types, nodes.ids, strict=True)
-        ),
-        dtype=np.uint64,
-        count=nodes.count,
-    )
+    names = ((type_name, one) for type_name, ids in zip(nodes.types, nodes.ids, strict=True) for one in ids.to_pylist())
+    return hashes_of(names, seed, nodes.count)
 
 
-def _hashes(type_name: str, ids: list[str], seed: int) -> list[int]:
-    start = blake2b(f"{seed}\0{type_name}\0".encode(), digest_size=8)
-    found = []
-    for node_id in ids:
-        one = start.copy()
+def hashes_of(names: Iterable[tuple[str, str]], seed: int, count: int) -> Hashes:
+    """Return the number of each of so many nodes, given by type and id."""
+    starts: dict[str, Any] = {}
+
+    def hashed(type_name: str, node_id: str) -> int:
+        if type_name not in starts:
+            starts[type_name] = blake2b(f"{seed}\0{type_name}\0".encode(), digest_size=8)
+        one = starts[type_name].copy()
         one.update(node_id.encode())
-        found.append(int.from_bytes(one.digest(), "little"))
-    return found
+        return int.from_bytes(one.digest(), "little")
+
+    return np.fromiter((hashed(*name) for name in names), dtype=np.uint64, count=count)
 
 
 def mixed(hashes: Hashes, turn: int) -> Hashes:

@@ -83,7 +83,7 @@ def write_algorithm(  # noqa: PLR0913 - keyword-only, one for each thing a calle
         ConstraintViolationError: the graph would break a rule of its schema.
         OmnigraphError: whatever running it raises, and what any commit does.
     """
-    targets = _targets(catalog, call, write)
+    targets = target_properties(catalog, call, write)
     runtime = branch_writer.services.runtime
     started_s = runtime.clock.monotonic_s()
     txn = branch_writer.begin(WriteKind.MUTATE, actor=actor, message=message, expected_head=expected_head)
@@ -127,8 +127,14 @@ def repeated_write(commit: Commit, receipt: Mapping[str, Any]) -> Result:
     return Result(schema, schema.empty_table(), info)
 
 
-def _targets(catalog: Catalog, call: AlgorithmCall, write: str) -> dict[str, PropertyDef]:
-    """Return the property to write by node type; raises before anything is read."""
+def target_properties(catalog: Catalog, call: AlgorithmCall, write: str) -> dict[str, PropertyDef]:
+    """Return the property to write by node type; raises before anything is read.
+
+    Raises:
+        AlgorithmInputError: a type has no such property, or its type does not hold what the algorithm finds.
+        UsageError: what it finds is not about single nodes.
+        TypeMissingError: the schema has no such edge type.
+    """
     check_text("write", write)
     if call.algorithm.column is None or call.params.get("target") is not None or call.params.get("each"):
         details = BadValue(what="write", value=write, expected="nothing")

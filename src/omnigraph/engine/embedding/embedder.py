@@ -146,6 +146,18 @@ class Embedder:
         vectors: Vectors = np.concatenate(parts)[[places[text] for text in texts]]
         return vectors
 
+    def portable(self) -> EmbeddingSettings | EmbeddingProvider:
+        """Return what makes an embedder like this one in another process.
+
+        Raises:
+            EmbeddingSettingsError: no provider is configured.
+        """
+        if self._given is not None:
+            return self._given
+        if not self.is_configured:
+            raise missing_provider()
+        return settings_from_environment(self._environment)
+
     def close(self) -> None:
         """Close the provider, if it was made here; harmless when closed already."""
         with self._lock:

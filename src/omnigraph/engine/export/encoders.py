@@ -6,7 +6,6 @@ shortest text that names the double, and always look like one, since ``-0`` as a
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -21,8 +20,8 @@ from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.decimals import decimal_texts
 from omnigraph.engine.export.options import ExportFormat
 from omnigraph.engine.results.encodings import quote_json
-from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.errors import BadValue, ChangeValueError
+from omnigraph.values.blobs import INLINE_BLOB, blob_text
 from omnigraph.values.temporal import format_date, parse_date, parse_datetime
 
 TEXT = pa.large_string()
@@ -58,7 +57,9 @@ def csv_texts(column: pa.Array, name: str) -> pa.Array:
     elif pa.types.is_string(of):
         cells = quote_csv(column)
     elif pa.types.is_large_binary(of):
-        cells = _blobs(column)
+        # Base64 needs no quotes, an address may.
+        texts = _blobs(column)
+        cells = pc.if_else(pc.starts_with(texts, INLINE_BLOB), texts, quote_csv(texts))
     elif pa.types.is_decimal(of):
         cells = decimal_texts(column).cast(TEXT)
     else:
@@ -144,9 +145,7 @@ def check_finite(column: pa.Array, name: str) -> None:
 
 def _blobs(column: pa.Array) -> pa.Array:
     values = column.to_pylist()
-    return pa.array(
-        [None if value is None else INLINE_BLOB + base64.b64encode(value).decode() for value in values], TEXT
-    )
+    return pa.array([None if value is None else blob_text(value) for value in values], TEXT)
 
 
 def _calendar(

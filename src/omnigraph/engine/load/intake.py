@@ -27,11 +27,13 @@ from omnigraph.engine.load.reading.tables import owner_of
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import ChunkDecoder, TypeRows, rows_of
-from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
+from omnigraph.engine.rows.cells import BLOB_SOURCE_RULE, EXTERNAL_BLOB_RULE, MAX_PROBLEMS
 from omnigraph.errors import (
     BadRowsError,
     BadValue,
+    BlobSource,
     ExternalBlobError,
+    ExternalBlobSourceError,
     FileAccessError,
     Violation,
     ViolationGroup,
@@ -41,6 +43,7 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime.environment import IdSource
 from omnigraph.values import Ulid
+from omnigraph.values.blobs import INLINE_BLOB
 from omnigraph.values.temporal import PRECISION
 
 _ENCODER = msgspec.json.Encoder()
@@ -114,7 +117,8 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         """Return if there was no problem.
 
         Raises:
-            ExternalBlobError: the first one is a blob outside of the graph.
+            ExternalBlobError, ExternalBlobSourceError: the first one is a blob outside of the graph, which is not
+                allowed or cannot be read.
             BadRowsError: there was one.
         """
         if not self.total:
@@ -123,6 +127,9 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         if first.rule == EXTERNAL_BLOB_RULE:
             value = BadValue(what="blob", value=first.value or "", expected=f"{INLINE_BLOB}…")
             raise ExternalBlobError(f"{first.place()}: {first.message}", details=value)
+        if first.rule == BLOB_SOURCE_RULE:
+            source = BlobSource(uri=first.value or "", reason=first.message)
+            raise ExternalBlobSourceError(f"{first.place()}: {first.message}", details=source)
         more = (
             "" if self.total == 1 else f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
         )

@@ -15,6 +15,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints import check_change, find_violations
 from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.external_blobs import current_intake, taking_blobs
 from omnigraph.engine.load.apply import AppliedLog, LogState, apply_log
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
 from omnigraph.engine.load.change_log import edge_ends
@@ -113,7 +114,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
 
     Raises:
         BadRowsError: rows cannot be read or do not fit their type.
-        ExternalBlobError: the first such row names a blob outside of the graph.
+        ExternalBlobError: the first such row names a blob outside of the graph that is not allowed.
+        ExternalBlobSourceError: it is allowed and cannot be read.
         ConstraintViolationError: the graph would break a rule of its schema.
         KeyExistsError: an id exists already, or stands twice in the input.
         FileMissingError, FileAccessError, SourceTooLargeError: a source cannot be read.
@@ -258,7 +260,9 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
             keeps_empty=mode == "overwrite",
             takes_changes=is_log,
         )
-        intake.read(files, spool, problems, progress)
+        blobs = current_intake()
+        with taking_blobs(blobs.keeping() if mode == "overwrite" else blobs):
+            intake.read(files, spool, problems, progress)
         problems.fail()
         if vectors is not None:
             vectors.fill(spool)

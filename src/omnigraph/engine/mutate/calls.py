@@ -14,7 +14,7 @@ from omnigraph.engine.mutate.matching import Matcher
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.statements import Affected, Statements, in_row
 from omnigraph.engine.mutate.values import RequestValues
-from omnigraph.errors import ExternalBlobError, QueryMeaningError, QueryRuntimeError
+from omnigraph.errors import ExternalBlobError, ExternalBlobSourceError, QueryMeaningError, QueryRuntimeError
 from omnigraph.ir.model import DeletePlan, InsertPlan, MutationPlan, StatementPlan, UpdatePlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
@@ -23,6 +23,9 @@ from omnigraph.store.tables.pinned import KEY
 
 # Fewer inserts than this are quicker one by one.
 _WORTH_COLUMNS = 8
+
+# What is wrong with one call of several, whose row is told then.
+_OF_STATEMENTS = (QueryMeaningError, QueryRuntimeError, ExternalBlobError, ExternalBlobSourceError)
 
 
 def _is_plain(statement: StatementPlan) -> bool:
@@ -64,7 +67,7 @@ class CallRunner:
             row = None if calls.count == 1 else number + 1
             try:
                 affected = sum((run_one(run, one, row) for run in runs), affected)
-            except (QueryMeaningError, QueryRuntimeError, ExternalBlobError) as problem:
+            except _OF_STATEMENTS as problem:
                 if row is None:
                     raise
                 raise in_row(problem, row) from problem
@@ -77,7 +80,7 @@ class CallRunner:
             row = None if calls.count == 1 else number + 1
             try:
                 affected += self._run_whole(plan, ParameterRows.of_one(calls.row(number)), row)
-            except (QueryMeaningError, QueryRuntimeError, ExternalBlobError) as problem:
+            except _OF_STATEMENTS as problem:
                 if row is None:
                     raise
                 raise in_row(problem, row) from problem

@@ -28,6 +28,7 @@ from omnigraph.errors import (
     EntityMismatch,
     ExistingKeys,
     ExternalBlobError,
+    ExternalBlobSourceError,
     InternalError,
     KeyExistsError,
     OmnigraphError,
@@ -484,7 +485,7 @@ class Statements:
             value = self.given.value(assign.value)
             try:
                 values[assign.property] = fit_stored(value, assign.type, owner, assign.property)
-            except (ExternalBlobError, QueryMeaningError) as problem:
+            except (ExternalBlobError, ExternalBlobSourceError, QueryMeaningError) as problem:
                 if assign.type.scalar is not Scalar.BLOB or value is None:
                     raise
                 values[assign.property] = b""

@@ -14,7 +14,14 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.defaults import default_value
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.embedding.settings import configure_hint
-from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
+from omnigraph.engine.external_blobs import current_intake
+from omnigraph.errors import (
+    Diagnostic,
+    ExternalBlobError,
+    ExternalBlobSourceError,
+    QueryMeaningError,
+    ValueFormatError,
+)
 from omnigraph.ir.model import (
     Constant,
     InsertPlan,
@@ -27,8 +34,7 @@ from omnigraph.ir.model import (
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
-
-_BASE64 = "base64:"
+from omnigraph.values.blobs import INLINE_BLOB, external_address
 
 
 @record
@@ -111,7 +117,7 @@ def _with_blobs(statement: StatementPlan, columns: dict[str, Sequence[Any]]) -> 
 def _decoded(value: Any) -> Any:
     try:
         return value if value is None else _blob(value, "")
-    except (ExternalBlobError, QueryMeaningError):
+    except (ExternalBlobError, ExternalBlobSourceError, QueryMeaningError):
         return value
 
 
@@ -160,15 +166,24 @@ def repeated(value: Any, of: PropertyType, kind: pa.DataType, count: int) -> pa.
 
 def _blob(text: str | bytes, where: str) -> bytes:
     if isinstance(text, bytes):
+        # Decoded before, with everything that was to be decided about it.
         return text
-    if not text.startswith(_BASE64):
-        shown = text if len(text) <= 80 else text[:79] + "…"
-        details = BadValue(what="blob", value=shown, expected="base64:…")
-        raise ExternalBlobError(f"external blob '{shown}' is not allowed for property '{where}'", details=details)
+    if not text.startswith(INLINE_BLOB):
+        return _external(text, where)
     try:
-        return base64.b64decode(text[len(_BASE64) :], validate=True)
+        content = base64.b64decode(text[len(INLINE_BLOB) :], validate=True)
     except (binascii.Error, ValueError) as problem:
         raise _refusal(f"invalid base64 blob data for property '{where}'") from problem
+    address = external_address(content)
+    return content if address is None else _external(address, where)
+
+
+def _external(address: str, where: str) -> bytes:
+    try:
+        return current_intake().take(address)
+    except (ExternalBlobError, ExternalBlobSourceError) as problem:
+        message = f"property '{where}': {problem.message}"
+        raise type(problem)(message, details=problem.details) from problem
 
 
 def _missing(owner: NodeType | EdgeType, prop: PropertyDef) -> QueryMeaningError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
@@ -18,6 +17,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, BlobPart
 from omnigraph.store.tables.writing import blob_columns
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
+from omnigraph.values.blobs import blob_text, external_address
 from omnigraph.values.temporal import format_datetime
 
 _SRC, _DST = "src", "dst"
@@ -25,7 +25,10 @@ _SRC, _DST = "src", "dst"
 
 @record
 class Entity:
-    """A node or an edge. ``source`` and ``target`` are the ids of an edge's ends; a Blob is ``bytes``."""
+    """A node or an edge. ``source`` and ``target`` are the ids of an edge's ends; a Blob is ``bytes``.
+
+    A Blob that the graph keeps only the address of is that address, as text.
+    """
 
     kind: Literal["node", "edge"]
     type_name: str
@@ -111,7 +114,7 @@ def entity_of(table_key: str, entity_id: str, found: pa.Table) -> Entity | None:
         return None
     kind, _, name = table_key.partition(":")
     columns = [column for column in found.column_names if column != KEY]
-    values = {column: host_values(found.column(column).combine_chunks())[0] for column in columns}
+    values = {column: _host_value(host_values(found.column(column).combine_chunks())[0]) for column in columns}
     ends = {"source": values.pop(_SRC), "target": values.pop(_DST)} if kind == "edge" else {}
     shown: Literal["node", "edge"] = "edge" if kind == "edge" else "node"
     return Entity(kind=shown, type_name=name, id=entity_id, properties=values, **ends)
@@ -129,10 +132,14 @@ def find_table(table_keys: Iterable[str], type_name: str) -> str:
     return found[0]
 
 
+def _host_value(value: Any) -> Any:
+    return (external_address(value) or value) if isinstance(value, bytes) else value
+
+
 def _json_value(value: Any) -> Any:
     match value:
         case bytes():
-            return f"base64:{base64.b64encode(value).decode()}"
+            return blob_text(value)
         case datetime():
             return format_datetime(round(value.timestamp() * 1000))
         case date():

@@ -18,8 +18,10 @@ from typing import Any, assert_never
 import numpy as np
 
 from omnigraph.catalog.model import PropertyDef, PropertyType, Scalar
-from omnigraph.errors import BadValue, ValueFormatError, Violation
+from omnigraph.engine.external_blobs import current_intake, shown_address
+from omnigraph.errors import BadValue, ExternalBlobError, ExternalBlobSourceError, ValueFormatError, Violation
 from omnigraph.records import record
+from omnigraph.values.blobs import INLINE_BLOB, external_address
 from omnigraph.values.counts import counted
 from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
 from omnigraph.values.temporal import PRECISION, check_date_range, check_precision, parse_date, parse_datetime
@@ -120,8 +122,8 @@ INTEGER_RANGES = {
     Scalar.U32: (0, (1 << 32) - 1, "UInt32"),
     Scalar.U64: (0, (1 << 64) - 1, "UInt64"),
 }
-INLINE_BLOB = "base64:"
 EXTERNAL_BLOB_RULE = "external_blob_policy"
+BLOB_SOURCE_RULE = "external_blob_source"
 
 
 def read_cell(prop: PropertyDef, value: Any, *, truncate: bool = False) -> Any:
@@ -289,10 +291,31 @@ def _blob(prop: PropertyDef, value: Any) -> bytes:
     if not isinstance(value, str):
         raise refused("type", value, f"property '{prop.name}' must be a URI string or base64, got {kind_of(value)}")
     if not value.startswith(INLINE_BLOB):
-        text = f"property '{prop.name}' is an external blob, which is not allowed in this graph; use {INLINE_BLOB}…"
-        raise refused(EXTERNAL_BLOB_RULE, value, text)
+        return take_external(prop.name, value)
     try:
-        return base64.b64decode(value[len(INLINE_BLOB) :].encode(), validate=True)
+        content = base64.b64decode(value[len(INLINE_BLOB) :].encode(), validate=True)
     except (binascii.Error, ValueError) as error:
         text = f"property '{prop.name}' holds invalid base64 blob data: {str(error).lower()}"
         raise refused("type", value, text) from error
+    address = external_address(content)
+    return content if address is None else take_external(prop.name, address)
+
+
+def take_external(name: str, address: str) -> bytes:
+    """Return what a Blob stores that is given as an address outside of the graph.
+
+    Raises:
+        ValueFormatError: it is not allowed, or its object cannot be read.
+        SourceTooLargeError: too much is copied by one write.
+    """
+    try:
+        return current_intake().take(address)
+    except ExternalBlobError as error:
+        text = f"property '{name}': {error.message}; use {INLINE_BLOB}…"
+        raise _refused_address(EXTERNAL_BLOB_RULE, address, text) from error
+    except ExternalBlobSourceError as error:
+        raise _refused_address(BLOB_SOURCE_RULE, address, f"property '{name}': {error.message}") from error
+
+
+def _refused_address(rule: str, address: str, message: str) -> ValueFormatError:
+    return ValueFormatError(message, details=BadValue(what=rule, value=shown_address(address), expected=""))

@@ -19,6 +19,7 @@ from omnigraph.engine.rows.changes import marking_table
 from omnigraph.engine.rows.decoder import DecodedRow
 from omnigraph.errors import ValueFormatError
 from omnigraph.records import record
+from omnigraph.values.blobs import EXTERNAL_MARK, inline_text
 from omnigraph.values.decimals import MAX_PRECISION
 
 LINE = pa.int64()
@@ -292,12 +293,14 @@ def _vectors(kind: PropertyType, parsed: pa.Array) -> tuple[pa.Array, Mask | Non
 
 
 def _blobs(prop: PropertyDef, parsed: pa.Array) -> tuple[pa.Array, Mask | None]:
-    if pa.types.is_large_binary(parsed.type):
+    is_content = pa.types.is_large_binary(parsed.type)
+    if is_content and not pc.any(pc.starts_with(parsed, EXTERNAL_MARK), min_count=0).as_py():
         return parsed, None
     payloads: list[bytes | None] = []
     bad = np.zeros(len(parsed), dtype=bool)
-    for at, text in enumerate(parsed.to_pylist()):
+    for at, given in enumerate(parsed.to_pylist()):
         try:
+            text = inline_text(given) if is_content and given is not None else given
             payloads.append(None if text is None else read_cell(prop, text))
         except ValueFormatError:
             payloads.append(None)

@@ -18,10 +18,10 @@ from omnigraph.errors import BadValue, ChangeValueError, UsageError
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.values import checked_names, meant
+from omnigraph.values.blobs import blob_text
 from omnigraph.values.visible import make_visible
 
 SRC, DST = "src", "dst"
-_BLOB = "base64:"
 
 
 @record
@@ -75,7 +75,7 @@ def property_names(schema: pa.Schema, *, is_edge: bool) -> tuple[str, ...]:
 
 
 def export_values(column: pa.ChunkedArray | pa.Array, name: str) -> list[Any]:
-    """Return a column's values in export encoding: days and milliseconds as integers, blobs as base64 text."""
+    """Return a column's values in export encoding: days and milliseconds as integers, blobs as their texts."""
     found: list[Any] = []
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         found += _values(chunk, name)
@@ -108,7 +108,7 @@ def _values(array: pa.Array, name: str) -> list[Any]:
         texts: list[Any] = decimal_texts(array).to_pylist()
         return texts
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [None if value is None else _BLOB + base64.b64encode(value).decode() for value in array.to_pylist()]
+        return [None if value is None else blob_text(value) for value in array.to_pylist()]
     plain: list[Any] = array.to_pylist()
     return plain
 

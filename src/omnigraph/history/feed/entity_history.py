@@ -43,7 +43,8 @@ class PropertyAuthor:
 def _signature(commit: Commit) -> str:
     actor = "" if commit.actor is None else f" actor={commit.actor}"
     message = "" if commit.message is None else f" '{commit.message}'"
-    return f"{commit.id} {format_datetime(commit.created_at_ms)}{actor}{message}"
+    run = "" if commit.run is None else f" {commit.run}"
+    return f"{commit.id} {format_datetime(commit.created_at_ms)}{actor}{message}{run}"
 
 
 @record
@@ -61,7 +62,8 @@ class EntityEvent:
         commit = self.cause.commit
         actor = "" if commit.actor is None else f" actor={commit.actor}"
         published = format_datetime(commit.published_at_ms)
-        return f"{commit.id} {published} {self.op}{actor} changed={','.join(self.changed)}"
+        run = "" if commit.run is None else make_visible(f" {commit.run}")
+        return f"{commit.id} {published} {self.op}{actor}{run} changed={','.join(self.changed)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""

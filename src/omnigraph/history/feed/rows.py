@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -15,6 +14,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.history.diff.change import EntityChange, EntityImage
 from omnigraph.records import record
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values.blobs import stored_blob
 
 _CHUNK_ROWS = 4_096
 _FIXED = [
@@ -111,7 +111,7 @@ def _value(image: EntityImage | None, entity_id: str, field: pa.Field) -> Any:
         return image.endpoints.source if field.name == "src" else image.endpoints.target
     value = image.properties.get(field.name)
     if value is not None and pa.types.is_large_binary(field.type):
-        return base64.b64decode(value.partition(":")[2])
+        return stored_blob(value)
     return value
 
 

@@ -6,7 +6,6 @@ sides had when it was made, so that it is refused when they have something else 
 
 from __future__ import annotations
 
-import base64
 import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.rows.cells import INLINE_BLOB, read_cell
+from omnigraph.engine.rows.cells import read_cell
 from omnigraph.errors import (
     BadValue,
     DecisionProblem,
@@ -28,6 +27,7 @@ from omnigraph.errors import (
 )
 from omnigraph.history.merge.conflicts import DECIDABLE, ENDS, SIDES, ConflictKind, ConflictRow, Conflicts, rows_of
 from omnigraph.records import record
+from omnigraph.values.blobs import blob_text
 from omnigraph.values.temporal import format_date, format_datetime
 
 Choice = Literal["ours", "theirs", "base", "properties", "value"]
@@ -239,7 +239,7 @@ def plain_resolution(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     match value:
         case bytes():
-            return f"{INLINE_BLOB}{base64.b64encode(value).decode()}"
+            return blob_text(value)
         case datetime():
             return format_datetime(round(value.timestamp() * 1000))
         case date():

@@ -46,7 +46,7 @@ from omnigraph.history.merge.resolution import Resolution, check_resolution
 from omnigraph.records import record
 from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
@@ -150,6 +150,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
     expected_head: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     proposal: int | None = None,
+    run: RunMark | None = None,
     gate: Gate | None = None,
     planner: Planner = plan_merge,
 ) -> MergeResult:
@@ -170,6 +171,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         expected_head: the commit that the target must be at.
         memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
         proposal: the number of the proposal that it merges; its commit carries it.
+        run: the run of a pipeline whose branch it merges; its commit carries it.
         gate: what else the merge must pass, on every state that it is about to be published on.
         planner: who decides about the rows, and has them written.
 
@@ -199,6 +201,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
     )
     txn.counters.add(counters.cost())
     txn.proposal = proposal
+    txn.run = run
     plan: MergePlan | None = None
     with counting(txn.counters):
         relation = _relate(graph.store, captured, txn.snapshot)
@@ -476,6 +479,7 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
         message=f"revert {wanted}" if message is None else message,
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
+    txn.reverts = wanted
     txn.counters.add(counters.cost())
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)

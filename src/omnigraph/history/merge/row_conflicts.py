@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from omnigraph.errors import MergeConflict
 from omnigraph.history.merge.conflicts import Conflicts, row_message
 from omnigraph.history.merge.resolution import changed_on_both
 from omnigraph.history.merge.three_way import RowConflicts
+from omnigraph.values.blobs import blob_text
 
 
 def json_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
@@ -35,14 +35,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     found: list[Any] = []
     for chunk in column.chunks:
         if pa.types.is_large_binary(chunk.type):
-            found += [None if item is None else _base64(item) for item in chunk.to_pylist()]
+            found += [None if item is None else blob_text(item) for item in chunk.to_pylist()]
         else:
             found += [json.loads(text) for text in json_texts(chunk)]
     return found
-
-
-def _base64(content: bytes) -> str:
-    return f"base64:{base64.b64encode(content).decode()}"
 
 
 class FirstConflicts:

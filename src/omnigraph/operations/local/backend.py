@@ -63,6 +63,8 @@ class LocalBackend:
         """
         engine = self.engine
         handler = _handlers.get(type(request)) or find_handler(type(request))
+        if engine.external_blobs is not None and request.operation.writes:
+            handler = _taking_blobs(handler)
         return cast("Response", engine.calls.run(lambda: handler(engine, request, attached)))
 
     def close(self) -> None:
@@ -80,6 +82,21 @@ class LocalBackend:
 
     def __reduce__(self) -> NoReturn:
         raise not_pickled(self.uri)
+
+
+def _taking_blobs(handler: Handler) -> Handler:
+    """Return a handler that takes in external blobs as the graph allows."""
+    from omnigraph.engine.external_blobs import (  # noqa: PLC0415 - few graphs allow any
+        BlobIntake,
+        ExternalBlobs,
+        taking_blobs,
+    )
+
+    def run(engine: OpenGraph, request: Any, attached: Attachments) -> Any:
+        with taking_blobs(BlobIntake(engine.external_blobs or ExternalBlobs(), engine.store.storage.options)):
+            return handler(engine, request, attached)
+
+    return run
 
 
 def find_handler(request: type[Request[Any]]) -> Handler:

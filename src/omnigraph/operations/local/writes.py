@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from omnigraph.engine.load import LoadResult
 from omnigraph.engine.load import load as load_sources
+from omnigraph.engine.load.load_files import expect_schema
 from omnigraph.engine.load.options import check_batch
 from omnigraph.engine.load.sources.expand import can_read_again
 from omnigraph.engine.mutate import MutationResult, run_mutation
@@ -16,15 +17,34 @@ from omnigraph.engine.schema import apply_schema as apply_schema_text
 from omnigraph.errors import BatchRepeatedError, RepeatedRequest, RequestRepeatedError, SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
+from omnigraph.txn.manifest.rows import BatchMark
 from omnigraph.txn.publish.phases import refuse_repeated_batch
-from omnigraph.txn.transaction import OnConflict
-from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag, check_whole
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.transaction import OnConflict, WriteTxn
+from omnigraph.values import (
+    BranchName,
+    CommitId,
+    Ulid,
+    check_callable,
+    check_choice,
+    check_flag,
+    check_whole,
+    checked_names,
+)
 
 if TYPE_CHECKING:
+    from omnigraph.engine.embedding.rewrite import EmbeddedProperty, EmbedResult
     from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.history.stale_vectors import StaleVectors
     from omnigraph.operations.request import Attachments
-    from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
-    from omnigraph.txn.manifest.rows import BatchMark, Commit
+    from omnigraph.operations.writes import (
+        ApplySchemaRequest,
+        EmbedRequest,
+        LoadRequest,
+        MutateBatchRequest,
+        MutateRequest,
+    )
+    from omnigraph.txn.manifest.rows import Commit
 
 _Done = TypeVar("_Done")
 
@@ -224,6 +244,89 @@ def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attach
         )
 
     return unless_repeated(graph, request.branch, run, SchemaApplyResult.repeated)
+
+
+def embed(graph: OpenGraph, request: EmbedRequest, attached: Attachments) -> EmbedResult:
+    """Compute stale vectors of a branch and publish them as one commit, or nothing.
+
+    Texts are embedded before anything is written, so that a run that fails or is killed leaves nothing behind.
+
+    Raises:
+        TypeMissingError, UsageError: there is no such node type, or it has no vector with ``@embed``.
+        EmbeddingSettingsError: no provider is configured.
+        OmnigraphError: whatever embedding and any commit raise.
+    """
+    from omnigraph.engine.embedding.rewrite import (  # noqa: PLC0415 - few writes need it
+        EmbeddedProperty,
+        EmbedResult,
+        VectorWrite,
+        embed_rows,
+        find_targets,
+        first_rows,
+    )
+    from omnigraph.history.stale_vectors import RUN_MARK, find_stale  # noqa: PLC0415 - see above
+
+    types = None if request.types is None else checked_names("types", request.types)
+    check_flag("every", request.every)
+    check_flag("dry_run", request.dry_run)
+    check_whole("limit", request.limit, optional=True)
+    check_callable("progress", attached.progress)
+
+    def told(found: StaleVectors, counts: Mapping[str, tuple[int, int]]) -> tuple[EmbeddedProperty, ...]:
+        return tuple(
+            EmbeddedProperty(
+                type_name=item.target.node.name,
+                property=item.target.prop.name,
+                stale=item.count,
+                embedded=counts.get(item.target.field, (0, 0))[0],
+                cleared=counts.get(item.target.field, (0, 0))[1],
+            )
+            for item in found.rows
+        )
+
+    def run() -> EmbedResult:
+        branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
+        branch_writer.refuse_repeated(newest, request.actor)
+        schema = newest.state.schema
+        catalog = graph.catalogs.get(schema)
+        targets = find_targets(catalog, types)
+        found = find_stale(graph.store.refs, newest, graph.catalogs.get, targets, every=request.every)
+        rows = first_rows(found.rows, request.limit)
+        result = EmbedResult(
+            branch=request.branch,
+            properties=told(found, {}),
+            is_dry_run=request.dry_run,
+            warnings=found.warnings,
+        )
+        if request.dry_run or not sum(item.count for item in rows):
+            return result
+        vectors = embed_rows(rows, attached.runner or graph.embedder, attached.progress)
+        work = VectorWrite(catalog=catalog, rows=rows, vectors=vectors, counts={})
+        txn = branch_writer.begin(
+            WriteKind.MUTATE,
+            actor=request.actor,
+            message=request.message,
+            expected_head=commit_id(request.expected_head),
+        )
+        expect_schema(txn, schema.hash)
+        stale = sum(item.count for item in found.rows)
+
+        def decide(txn: WriteTxn) -> None:
+            work.decide(txn)
+            # Rows that stay stale must be found again from where this run has begun.
+            is_complete = types is None and sum(map(sum, work.counts.values())) == stale
+            txn.batch = BatchMark(app=RUN_MARK, number=found.position) if is_complete else None
+
+        decide(txn)
+        txn.decide = decide
+        txn.receipt = lambda: {"embedded": [item.to_json() for item in told(found, work.counts)]}
+        done = branch_writer.commit(txn)
+        return replace(result, properties=told(found, work.counts), commit=done.commit)
+
+    def write() -> EmbedResult:
+        return for_newest_schema(run, lambda: True)
+
+    return unless_repeated(graph, request.branch, write, EmbedResult.repeated)
 
 
 def commit_id(text: str | None) -> CommitId | None:

@@ -22,6 +22,7 @@ _MODULES: Mapping[str, str] = {
         " UnsupportedChange"
     ),
     "catalog.model": "PropertyType Scalar AnnotationValue CardinalityRule",
+    "engine.embedding.rewrite": "EmbedResult EmbeddedProperty EmbedProgress",
     "engine.export.options": "ExportResult ExportedType ExportProgress",
     "engine.load.options": "LoadResult LoadProgress ChangeCounts",
     "engine.maintenance.cleanup": "CleanupResult CleanedDataset",

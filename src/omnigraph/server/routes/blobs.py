@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import quote
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from omnigraph.errors import BlobMissingError, BlobRangeError, ByteRange, MissingThing
-from omnigraph.operations.reads import ReadBlobRequest, ReadStateRequest
+from omnigraph.errors import BlobRangeError, ByteRange
+from omnigraph.operations.reads import ReadBlobRequest, ReadStateRequest, found_blob
 from omnigraph.operations.request import Backend
 from omnigraph.records import record
 from omnigraph.server.errors import error_body, plain_body
@@ -22,6 +23,8 @@ router = APIRouter(prefix="/graphs/{graph_id}")
 _CHUNK_BYTES = 4 << 20
 _TYPE = "application/octet-stream"
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+# What an address is made of; a header has room for nothing else.
+_PLAIN = "%/:!$&'()*+,;=@~-._"
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
@@ -40,6 +43,8 @@ class _Blob:
     size: int
     tag: str
     snapshot_id: str
+    # Where the content is, if it is outside of the graph.
+    uri: str | None
     # Reads bytes from a place on, so many at most.
     read: Callable[[int, int], Awaitable[bytes]]
 
@@ -49,6 +54,8 @@ async def get_blob(request: Request) -> Response:
     """Send the bytes of a Blob, or a range of them."""
     call = GraphCall(request)
     found = await _find(call)
+    if found.uri is not None:
+        return _elsewhere(found, found.uri)
     headers = _headers(found)
     refused = _precondition(request, found, headers)
     if refused is not None:
@@ -71,11 +78,20 @@ async def head_blob(request: Request) -> Response:
     """Say how long a Blob is, without its bytes."""
     call = GraphCall(request)
     found = await _find(call)
+    if found.uri is not None:
+        return _elsewhere(found, found.uri)
     headers = _headers(found)
     refused = _precondition(request, found, headers)
     if refused is not None:
         return refused
     return Response(headers={**headers, "Content-Length": str(found.size)}, media_type=_TYPE)
+
+
+def _elsewhere(found: _Blob, uri: str) -> Response:
+    """Return where the content is; it is the client's to go there."""
+    location = quote(uri, safe=_PLAIN)
+    told = {"Location": location, "Cache-Control": "no-store", "Omnigraph-Snapshot-Id": found.snapshot_id}
+    return Response(status_code=302, headers=told)
 
 
 def _headers(found: _Blob) -> dict[str, str]:
@@ -131,7 +147,7 @@ async def _find(call: GraphCall) -> _Blob:
         return (await call.service.run(lambda: _read(backend, chosen, commit, start, length))).data
 
     found, commit = await call.service.run(find)
-    return _Blob(size=found.size, tag=f'"{found.tag}"', snapshot_id=commit, read=read)
+    return _Blob(size=found.size, tag=f'"{found.tag}"', snapshot_id=commit, uri=found.uri, read=read)
 
 
 def _read(backend: Backend, chosen: _Selector, commit: str, start: int, length: int) -> BlobPart:
@@ -144,11 +160,7 @@ def _read(backend: Backend, chosen: _Selector, commit: str, start: int, length: 
         branch=chosen.branch,
         at=commit,
     )
-    found = backend.execute(asked)
-    if found is None:
-        details = MissingThing(what="blob", name=chosen.entity_id)
-        raise BlobMissingError(f"{chosen.type_name} '{chosen.entity_id}' has no {chosen.property}", details=details)
-    return found
+    return found_blob(asked, backend.execute(asked))
 
 
 def _precondition(request: Request, found: _Blob, headers: dict[str, str]) -> Response | None:

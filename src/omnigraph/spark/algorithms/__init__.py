@@ -2,3 +2,4 @@
 
 from omnigraph.spark.algorithms.run import frame as frame
 from omnigraph.spark.algorithms.run import run as run
+from omnigraph.spark.algorithms.writing import write as write

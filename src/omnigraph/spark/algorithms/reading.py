@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.algorithms.catalogue import WeightRule
 from omnigraph.engine.algorithms.run import weights_of
+from omnigraph.engine.algorithms.seeds import Hashes, hashes_of
 from omnigraph.records import record
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.query.relations import FrameRelations
@@ -31,23 +32,26 @@ _MOST_ROWS, _WORTH_ROWS = 1_000_000, 100_000
 
 @record
 class KeysTask:
-    """Reads the keys of nodes of one type."""
+    """Reads the keys of nodes of one type, and the properties that are asked for."""
 
     stored: StateTable
     groups: tuple[tuple[int, ...], ...]
     type_name: str
+    properties: tuple[pa.Field, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return pa.schema([("key", pa.string())])
+        return pa.schema([pa.field("key", pa.string()), *self.properties])
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the nodes of the parts that are numbered."""
         for batch in batches:
             for part in batch.column(0).to_pylist():
-                for rows in self.stored.read(self.groups[part], [KEY]):
-                    yield pa.record_batch([_keys(self.type_name, rows[KEY])], schema=self.schema)
+                names = [one.name for one in self.properties]
+                for rows in self.stored.read(self.groups[part], [KEY, *names]):
+                    columns = [_keys(self.type_name, rows[KEY]), *(rows[name] for name in names)]
+                    yield pa.record_batch(columns, schema=self.schema)
 
 
 @record
@@ -88,6 +92,12 @@ def _keys(type_name: str, ids: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pa.scalar(type_name), ids, SEPARATOR)
 
 
+def key_hashes(keys: Sequence[str], seed: int) -> Hashes:
+    """Return the number of 64 bits that belongs to each node."""
+    pairs = [key.partition(SEPARATOR) for key in keys]
+    return hashes_of(((type_name, node_id) for type_name, _, node_id in pairs), seed, len(pairs))
+
+
 @record
 class Frames:
     """The nodes, in column ``key``, and the edges, in columns ``source``, ``target`` and ``weight``."""
@@ -105,20 +115,12 @@ def read_frames(
     rule: WeightRule | None,
 ) -> Frames:
     """Return the nodes and edges of a state; they are read when they are used."""
-
-    def cut(table_key: str) -> tuple[StateTable, tuple[tuple[int, ...], ...]]:
-        table = snapshot.table(table_key)
-        wanted = min(relations.parallelism, -(-table.row_count // _WORTH_ROWS))
-        groups = tuple(group_fragments(fragment_sizes(table), wanted, _MOST_ROWS))
-        return StateTable.of(storage, snapshot, table_key), groups
-
     nodes, links = None, None
     for name in sorted({name for edge in edges for name in (edge.from_type, edge.to_type)}):
-        stored, groups = cut(f"node:{name}")
-        one = relations.read(KeysTask(stored=stored, groups=groups, type_name=name), len(groups)).made()
+        one = read_nodes(relations, storage, snapshot, name)
         nodes = one if nodes is None else nodes.unionByName(one)
     for edge in edges:
-        stored, groups = cut(edge.table_key)
+        stored, groups = _cut(relations, storage, snapshot, edge.table_key)
         task = LinksTask(stored=stored, groups=groups, edge=edge, weight=weight, rule=rule)
         one = relations.read(task, len(groups)).made()
         links = one if links is None else links.unionByName(one)
@@ -127,3 +129,26 @@ def read_frames(
         nodes = spark.createDataFrame([], "key string")
         links = spark.createDataFrame([], "source string, target string, weight double")
     return Frames(nodes=nodes, edges=links)
+
+
+def read_nodes(
+    relations: FrameRelations,
+    storage: Storage,
+    snapshot: GraphSnapshot,
+    type_name: str,
+    properties: tuple[pa.Field, ...] = (),
+) -> DataFrame:
+    """Return the nodes of one type, by ``key``, with some of their properties."""
+    stored, groups = _cut(relations, storage, snapshot, f"node:{type_name}")
+    task = KeysTask(stored=stored, groups=groups, type_name=type_name, properties=properties)
+    return relations.read(task, len(groups)).made()
+
+
+def _cut(
+    relations: FrameRelations, storage: Storage, snapshot: GraphSnapshot, table_key: str
+) -> tuple[StateTable, tuple[tuple[int, ...], ...]]:
+    """Return a table, and its fragments in groups that one task reads."""
+    table = snapshot.table(table_key)
+    wanted = min(relations.parallelism, -(-table.row_count // _WORTH_ROWS))
+    groups = tuple(group_fragments(fragment_sizes(table), wanted, _MOST_ROWS))
+    return StateTable.of(storage, snapshot, table_key), groups

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.algorithms import AlgorithmCall
 from omnigraph.engine.open_graph import OpenGraph
@@ -17,8 +18,9 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.records import record
-from omnigraph.spark.algorithms.iterations import ITERATIONS, FoundFrame
-from omnigraph.spark.algorithms.reading import SEPARATOR, read_frames
+from omnigraph.spark.algorithms.catalogue import IN_PROCESS_ONLY, ON_SPARK
+from omnigraph.spark.algorithms.found import FoundFrame
+from omnigraph.spark.algorithms.reading import SEPARATOR, Frames, read_frames
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
 from omnigraph.spark.session import engine_of, given_or_started
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 # Columns that hold keys of nodes, with what their two columns begin with.
-_NODES = {"key": "", "source": "source_", "previous": "previous_"}
+_NODES = {"key": "", "other": "other_", "source": "source_", "previous": "previous_"}
 
 
 def run(
@@ -58,16 +60,16 @@ def run(
         SparkJobError: a job failed for a reason that is none of ours.
         OmnigraphError: whatever the engine in process raises.
     """
-    engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, limit, options)
+    engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, limit, options)
     relations = FrameRelations(spark=given_or_started(spark))
     limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
     with watched(relations.spark, prepared.call.options, limits), prepared.snapshot.reading():
-        found = _found(engine, relations, prepared)
+        _, found = found_frame(engine, relations, prepared)
         with translated():
             rows = found.rows.toArrow()
     limits.check(rows.nbytes)
     keys = [(name, "ascending" if ascends else "descending") for name, ascends in found.order]
-    table = _split(rows.sort_by(keys)).slice(0, limit)
+    table = _shaped(rows.sort_by(keys).drop_columns(list(found.hidden)), prepared.call).slice(0, limit)
     limits.check_rows(table.num_rows)
     info = ReadInfo(
         query_name=algorithm,
@@ -93,10 +95,11 @@ def frame(
     """Run an algorithm on Spark and return its rows as a DataFrame, in no order; see :func:`run`."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
-    engine, prepared = engine_of(graph), _prepare(graph, algorithm, edges, params, branch, at, None, None)
+    engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, None, None)
     relations = FrameRelations(spark=given_or_started(spark))
     with prepared.snapshot.reading():
-        rows = _found(engine, relations, prepared).rows
+        _, found = found_frame(engine, relations, prepared)
+    rows = found.rows.drop(*found.hidden)
     columns = []
     for name in rows.columns:
         if name in _NODES:
@@ -108,13 +111,16 @@ def frame(
 
 
 @record
-class _Prepared:
+class Prepared:
+    """A call, the state that it is about, and what it walks there."""
+
     call: AlgorithmCall
     snapshot: GraphSnapshot
+    catalog: Catalog
     edges: tuple[EdgeType, ...]
 
 
-def _prepare(
+def prepare(
     graph: Graph | LocalBackend | OpenGraph,
     algorithm: str,
     edges: str | Sequence[str] | None,
@@ -123,22 +129,21 @@ def _prepare(
     at: str | None,
     limit: int | None,
     options: QueryOptions | None,
-) -> _Prepared:
+) -> Prepared:
     """Check everything that can be known before a job starts."""
     engine = engine_of(graph)
     call = AlgorithmCall.of(algorithm, edges, params, options, limit)
-    if algorithm not in ITERATIONS:
-        details = BadValue(what="algorithm", value=algorithm, expected=", ".join(ITERATIONS))
-        raise SparkUnsupportedError(f"{algorithm} does not run on Spark", details=details)
-    for name in ("target", "each"):
-        if call.params.get(name):
-            details = BadValue(what=name, value=str(call.params[name]), expected="nothing")
-            raise SparkUnsupportedError(f"'{name}' of {algorithm} does not run on Spark", details=details)
+    if algorithm not in ON_SPARK:
+        details = BadValue(what="algorithm", value=algorithm, expected=", ".join(ON_SPARK))
+        why = IN_PROCESS_ONLY[algorithm]
+        raise SparkUnsupportedError(f"{algorithm} does not run on Spark: {why}", details=details)
     pinned = engine.calls.run(lambda: engine.reads.pin(branch, at, "commit"))
-    return _Prepared(call=call, snapshot=pinned.snapshot, edges=call.edge_types(pinned.catalog))
+    edge_types = call.edge_types(pinned.catalog)
+    return Prepared(call=call, snapshot=pinned.snapshot, catalog=pinned.catalog, edges=edge_types)
 
 
-def _found(engine: OpenGraph, relations: FrameRelations, prepared: _Prepared) -> FoundFrame:
+def found_frame(engine: OpenGraph, relations: FrameRelations, prepared: Prepared) -> tuple[Frames, FoundFrame]:
+    """Return the nodes and edges that are walked, and what the algorithm finds there."""
     call = prepared.call
     frames = read_frames(
         relations,
@@ -149,17 +154,19 @@ def _found(engine: OpenGraph, relations: FrameRelations, prepared: _Prepared) ->
         call.algorithm.weights,
     )
     with translated():
-        return ITERATIONS[call.algorithm.name](frames, call.params)
+        return frames, ON_SPARK[call.algorithm.name](frames, call.params)
 
 
-def _split(rows: pa.Table) -> pa.Table:
-    """Return keys as two columns, the type and the id."""
+def _shaped(rows: pa.Table, call: AlgorithmCall) -> pa.Table:
+    """Return rows with the columns of the engine in process: keys as type and id, vectors of their length."""
     columns: dict[str, pa.ChunkedArray] = {}
     for name in rows.column_names:
         if name in _NODES:
             parts = pc.split_pattern(rows[name], SEPARATOR, max_splits=1)
             columns[f"{_NODES[name]}type"] = pc.list_element(parts, 0)
             columns[f"{_NODES[name]}id"] = pc.list_element(parts, 1)
+        elif call.algorithm.kind == "vector" and name == call.algorithm.column:
+            columns[name] = rows[name].cast(pa.list_(pa.float32(), call.params["dimension"]))
         else:
             columns[name] = rows[name]
     return pa.table(columns).combine_chunks()

@@ -71,10 +71,14 @@ class LogOrder:
 
 @record
 class DecidedLog:
-    """What a log makes of a state: the files of each table, and what became of the rows. It holds no row."""
+    """What a log makes of a state: the files of each table, and what became of the rows. It holds no row.
+
+    ``by_table`` has the counts of the tables that have rows, or lose some.
+    """
 
     tables: Mapping[str, TableFiles]
     counts: ChangeCounts
+    by_table: Mapping[str, ChangeCounts]
     reads: tuple[str, ...]
     problems: tuple[Violation, ...] = ()
 
@@ -91,6 +95,7 @@ class LogDecider:
         places: what row numbers stand for.
         on_delete: what becomes of the edges of deleted nodes.
         settings: how large pieces are.
+        keeps_edges: tables of node types whose deletes take no edges with them, whatever ``on_delete`` says.
     """
 
     runner: Runner
@@ -100,6 +105,7 @@ class LogDecider:
     places: Places
     on_delete: OnDelete
     settings: SparkLoadSettings
+    keeps_edges: frozenset[str] = frozenset()
 
     def mixed_sequences(self) -> list[Violation]:
         """Return the first row of each type whose sequence cannot be compared with those before it."""
@@ -137,19 +143,21 @@ class LogDecider:
         groups = [(key, group) for key, loaded in self.types.items() for group in self._ranges(loaded)]
         folded = self.runner.run(partial(fold_rows, order), groups, "fold the rows of the log")
         tables: dict[str, TableFiles] = {}
+        counts: dict[str, ChangeCounts] = {}
         for (key, _), one in zip(groups, folded, strict=True):
             tables[key] = tables.get(key, TableFiles()).plus(one.files)
-        counts = sum((one.counts for one in folded), ChangeCounts())
+            counts[key] = counts.get(key, ChangeCounts()) + one.counts
         edges = [edge for edge in self.catalog.edges.values() if {edge.from_type, edge.to_type} & order.deaths.keys()]
         tasks = [(edge.table_key, self._named(edge.table_key)) for edge in edges]
         found = self.runner.run(partial(find_cascaded, order), tasks, "find the edges of deleted nodes")
         for (key, _), gone in zip(tasks, found, strict=True):
             if gone is not None:
                 tables[key] = tables.get(key, TableFiles()).plus(TableFiles(deletes=(gone,)))
-                counts += ChangeCounts(cascaded=gone.rows)
+                counts[key] = counts.get(key, ChangeCounts()) + ChangeCounts(cascaded=gone.rows)
         return DecidedLog(
             tables={key: files for key, files in sorted(tables.items()) if not files.is_empty},
-            counts=counts,
+            counts=sum(counts.values(), ChangeCounts()),
+            by_table=counts,
             reads=tuple(dict.fromkeys([*self.types, *(key for key, _ in tasks)])),
             problems=tuple(problem for one in folded for problem in one.problems),
         )
@@ -165,7 +173,11 @@ class LogDecider:
         return found
 
     def _find_deaths(self, order: LogOrder) -> DeathFiles:
-        nodes = [loaded for loaded in self.types.values() if isinstance(loaded.owner, NodeType) and loaded.deletes]
+        nodes = [
+            loaded
+            for key, loaded in self.types.items()
+            if isinstance(loaded.owner, NodeType) and loaded.deletes and key not in self.keeps_edges
+        ]
         tasks = [(loaded.owner.name, group) for loaded in nodes for group in self._groups(loaded)]
         names = self.runner.run(partial(write_deaths, order), tasks, "find the nodes that are deleted")
         found: dict[str, tuple[str, ...]] = {}

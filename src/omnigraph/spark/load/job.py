@@ -24,15 +24,16 @@ from omnigraph.records import record
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.change_log import DecidedLog, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
+from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
 from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
 from omnigraph.spark.pinned_state import PinnedState
-from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
+from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
-from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.manifest.rows import BatchMark, RunMark
 from omnigraph.txn.publish.phases import moved, refuse_repeated_batch, swept_error
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -60,9 +61,17 @@ class SparkLoadRequest:
     on_delete: OnDelete = "cascade"
     # Which piece of a stream it is.
     batch: BatchMark | None = None
+    # What the commit says of the run of a pipeline that it is; asked when it is about to be published.
+    run: Callable[[], RunMark] | None = None
     # The column that neighbouring rows should share, by table.
     cluster_by: Mapping[str, str] = field(default_factory=dict)
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+    # What happens to the stored rows of a table, where that is not ``mode``.
+    modes: Mapping[str, LoadMode] = field(default_factory=dict)
+
+    def mode_of(self, table_key: str) -> LoadMode:
+        """Return what happens to the stored rows of a table."""
+        return self.modes.get(table_key, self.mode)
 
 
 class LoadJob:
@@ -81,6 +90,7 @@ class LoadJob:
     ) -> None:
         self._request = request
         self._runner = runner
+        self._writes_directly = writes_directly
         self._authority, newest = engine.store.current(BranchName.parse(request.branch))
         self._schema_hash = newest.state.schema.hash
         self._read_on = newest.state.version
@@ -103,6 +113,8 @@ class LoadJob:
             takes_changes=is_log,
         )
         self._changes: ChangeCounts | None = None
+        # Whether a commit has begun that names what tasks wrote.
+        self._may_be_named = False
         # The tables that the input names, with rows or without.
         self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
@@ -115,8 +127,7 @@ class LoadJob:
 
     def name_tables(self, table_keys: Iterable[str]) -> None:
         """Say which types the input is about: an overwrite empties one of which it has no row."""
-        if self._request.mode == "overwrite":
-            self._named.update(table_keys)
+        self._named.update(key for key in table_keys if self._request.mode_of(key) == "overwrite")
 
     def step_done(self, step: str) -> None:
         """Take down how long the step that ends here has taken."""
@@ -132,12 +143,16 @@ class LoadJob:
 
         Raises:
             OmnigraphError: what ``read`` or :meth:`finish` raises; rows that no commit names were removed.
+            KeyboardInterrupt: the caller was interrupted; the same holds, unless a commit had begun.
         """
         written: list[WrittenPart] = []
         try:
             return self.finish(written, read(written))
-        except OmnigraphError as error:
-            self.discard(written, error)
+        except BaseException as error:
+            # An interrupt tells nothing of a commit that had begun.
+            is_clean = isinstance(error, OmnigraphError) and error.effect is Effect.NONE
+            if is_clean or not self._may_be_named:
+                discard_noted(self.scratch)
             raise
         finally:
             self.scratch.clear()
@@ -176,7 +191,8 @@ class LoadJob:
             except ExpectedVersionMismatchError:
                 # Rows that were compared with stored ones, or replace them, meet what is stored by then. An append does
                 # neither: its files lie at a place that is not the table's any more, and would again.
-                can_repeat = self._request.on_conflict == "rerun" and self._request.mode != "append"
+                is_placed = self._writes_directly and self._request.mode == "append"
+                can_repeat = self._request.on_conflict == "rerun" and not is_placed
                 if not can_repeat or attempt >= self._request.settings.attempts:
                     raise
 
@@ -203,14 +219,7 @@ class LoadJob:
         self.step_done("check")
         self._world.failpoints.hit("spark.load.after_check")
         self._tell("write", outcome)
-        writer = TableWriter(
-            runner=self._runner,
-            storage=self.storage,
-            scratch=self.scratch,
-            mode=self._request.mode,
-            settings=self._request.settings,
-            cluster_by=self._request.cluster_by,
-        )
+        writer = self._table_writer()
         written = writer.write(self._authority, txn, outcome.types, self.orders.tickets, verdict.superseded)
         self.step_done("write")
         self._world.failpoints.hit("spark.load.after_write")
@@ -225,7 +234,7 @@ class LoadJob:
 
         if written.changes:
             txn.add_check(check_again)
-        return written, self._authority.commit(txn)
+        return written, self._commit(txn)
 
     def _apply_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
         """Decide what a change log makes of the state of a transaction, check it, and publish it."""
@@ -272,7 +281,23 @@ class LoadJob:
         if changes:
             txn.add_check(check_again)
         self._changes = decided.counts
-        return WrittenTables(changes=changes, unchanged={}), self._authority.commit(txn)
+        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+
+    def _table_writer(self) -> TableWriter:
+        return TableWriter(
+            runner=self._runner,
+            storage=self.storage,
+            scratch=self.scratch,
+            mode_of=self._request.mode_of,
+            settings=self._request.settings,
+            cluster_by=self._request.cluster_by,
+        )
+
+    def _commit(self, txn: WriteTxn) -> CommitResult:
+        if self._request.run is not None:
+            txn.run = self._request.run()
+        self._may_be_named = True
+        return self._authority.commit(txn)
 
     def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
         if not decided.tables:
@@ -293,7 +318,7 @@ class LoadJob:
         if not outcome.types:
             return Verdict()
         limit = max(self._request.limit, 1)
-        verdict = check_written(
+        verdict = check_change(
             self._change(outcome, snapshot),
             self._runner,
             limit=limit,
@@ -309,16 +334,16 @@ class LoadJob:
             problems.add(verdict.every_problem(self.scratch))
         raise verdict.error
 
-    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> WrittenChange:
-        mode = self._request.mode
-        return WrittenChange(
+    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> ChangeKeys:
+        mode_of = self._request.mode_of
+        return ChangeKeys(
             catalog=self._catalog,
             types={
-                key: WrittenType(
+                key: TypeKeys(
                     type=loaded.owner,
                     files=loaded.keys,
-                    strict=mode == "append",
-                    replaces_all=mode == "overwrite",
+                    strict=mode_of(key) == "append",
+                    replaces_all=mode_of(key) == "overwrite",
                     has_fresh_ids=loaded.has_fresh_ids,
                 )
                 for key, loaded in outcome.types.items()
@@ -332,9 +357,9 @@ class LoadJob:
 
     def _refuse_moved(self, txn: WriteTxn, outcome: Outcome, view: CommitView) -> None:
         """Rows of a merge were found to be stored or not; that must still be so."""
-        if self._request.mode != "merge":
-            return
         for key in txn.changes:
+            if self._request.mode_of(key) != "merge":
+                continue
             before, after = txn.snapshot.entry(key).pin, view.snapshot.entry(key).pin
             if before != after and not outcome.types[key].has_fresh_ids:
                 raise moved(key, before.version, after.version)

@@ -21,6 +21,7 @@ from omnigraph.engine.equality import rows_equal
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
+from omnigraph.spark.load.leftovers import note_fragments
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import ROW, RowsFile
 from omnigraph.spark.runner import Runner
@@ -90,12 +91,12 @@ def merge_rows(task: MergeRowsTask) -> MergedRows:
     """Write the rows of a task beside their table."""
     if task.is_new and task.sort_by is None:
         batches = (_without_place(batch) for batch in _counting(task))
-        return MergedRows(fragments=tuple(write_fragments_for(task.ticket, batches, max_rows=task.fragment_rows)))
+        return MergedRows(fragments=_write_new(task, batches))
     given = _without_place(pa.Table.from_batches(_counting(task)))
     if task.sort_by is not None:
         given = given.take(pc.sort_indices(given, sort_keys=[(task.sort_by, "ascending")]))
     if task.is_new:
-        return MergedRows(fragments=tuple(write_fragments_for(task.ticket, given, max_rows=task.fragment_rows)))
+        return MergedRows(fragments=_write_new(task, given))
     table = task.ticket.open()
     stored = _stored(table, given.column(KEY).combine_chunks())
     place = pc.fill_null(pc.index_in(given.column(KEY), value_set=stored.column(KEY)), -1).to_numpy()
@@ -108,6 +109,7 @@ def merge_rows(task: MergeRowsTask) -> MergedRows:
     rows = pa.concat_tables([given.take(pa.array(changed)), given.filter(pa.array(place < 0))])
     name, touched = _write_offsets(task, old.column(ROW_ADDRESS).to_numpy())
     fragments = carried_fragments(task.ticket, rows, row_ids) if rows.num_rows else []
+    note_fragments(task.scratch, task.ticket, fragments)
     return MergedRows(
         fragments=tuple(fragments),
         unchanged=int(np.count_nonzero(is_same)),
@@ -151,6 +153,12 @@ def group_files(files: Sequence[RowsFile], *, rows: int, size_bytes: int) -> lis
             group = []
         group.append(file)
     return [*groups, tuple(group)] if group else groups
+
+
+def _write_new(task: MergeRowsTask, rows: pa.Table | Iterator[pa.RecordBatch]) -> tuple[str, ...]:
+    fragments = write_fragments_for(task.ticket, rows, max_rows=task.fragment_rows)
+    note_fragments(task.scratch, task.ticket, fragments)
+    return tuple(fragments)
 
 
 def _without_place(rows: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import assert_never
 
@@ -36,10 +36,11 @@ _REPLACED_AT_ONCE = 50_000
 
 @record
 class WrittenTables:
-    """What is to be published, and how many rows per table were there exactly so."""
+    """What is to be published; how many rows per table were there exactly so, and how many replace stored ones."""
 
     changes: tuple[WrittenRows, ...]
     unchanged: Mapping[str, int]
+    replaced: Mapping[str, int] = field(default_factory=dict)
 
 
 @record
@@ -50,7 +51,7 @@ class TableWriter:
         runner: who works.
         storage: where the graph is.
         scratch: where rows were put aside.
-        mode: what happens to rows that are stored.
+        mode_of: what happens to the stored rows of a table.
         settings: how large pieces are.
         cluster_by: the column that neighbouring rows should share, by table.
     """
@@ -58,7 +59,7 @@ class TableWriter:
     runner: Runner
     storage: Storage
     scratch: ScratchPlace
-    mode: LoadMode
+    mode_of: Callable[[str], LoadMode]
     settings: SparkLoadSettings
     cluster_by: Mapping[str, str] = field(default_factory=dict)
 
@@ -99,7 +100,7 @@ class TableWriter:
                 placed[key],
                 (*loaded.fragments, *written),
                 shrunk.get(key, {}),
-                replaces_all=self.mode == "overwrite",
+                replaces_all=self.mode_of(key) == "overwrite",
             )
             if change.fragments or (change.replaces_all and txn.snapshot.entry(key).row_count):
                 changes.append(change)
@@ -107,7 +108,10 @@ class TableWriter:
                 # Rows that somebody else adds to it before the commit must go, too.
                 txn.read_table(key)
         counts = {key: sum(done.unchanged for done in some) for key, some in merged.items()}
-        return WrittenTables(changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n})
+        replaced = {key: sum(done.replaced for done in some) for key, some in merged.items()}
+        return WrittenTables(
+            changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n}, replaced=replaced
+        )
 
     def _place(
         self, branch_writer: BranchWriter, txn: WriteTxn, key: str, direct: Mapping[str, TableTicket]
@@ -122,7 +126,7 @@ class TableWriter:
         self, loaded: LoadedType, pin: TablePin, superseded: Superseded | None, *, is_empty: bool
     ) -> list[MergeRowsTask]:
         settings = self.settings
-        is_new = loaded.has_fresh_ids or self._is_strict or is_empty
+        is_new = loaded.has_fresh_ids or _is_strict(self.mode_of(loaded.owner.table_key)) or is_empty
         column = self.cluster_by.get(loaded.owner.table_key)
         if column is not None:
             groups = cluster_rows(self.runner, self.scratch, loaded.aside, column, settings)
@@ -143,15 +147,15 @@ class TableWriter:
             for group in groups
         ]
 
-    @property
-    def _is_strict(self) -> bool:
-        match self.mode:
-            case "append" | "overwrite":
-                return True
-            case "merge" | "apply":
-                return False
-            case _:
-                assert_never(self.mode)
+
+def _is_strict(mode: LoadMode) -> bool:
+    match mode:
+        case "append" | "overwrite":
+            return True
+        case "merge" | "apply":
+            return False
+        case _:
+            assert_never(mode)
 
 
 def shrink_tables(

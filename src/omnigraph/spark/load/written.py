@@ -24,6 +24,7 @@ from omnigraph.errors import Violation, ViolationGroup, Violations, details_from
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_numbers
+from omnigraph.spark.load.leftovers import note_fragments
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments, write_fragments_for
@@ -188,6 +189,7 @@ class PartWriter:
         """Write what is left and return all that was written."""
         self._write_problems()
         self._flush()
+        self._world.failpoints.hit("spark.load.after_part")
         return WrittenPart(
             number=self._number,
             source_number=self._source_number,
@@ -227,7 +229,9 @@ class PartWriter:
             pending.keys.append(keys_file)
         ticket = orders.tickets.get(owner.table_key)
         if ticket is not None:
-            pending.fragments += write_fragments_for(ticket, rows, max_rows=orders.settings.fragment_rows)
+            written = write_fragments_for(ticket, rows, max_rows=orders.settings.fragment_rows)
+            note_fragments(orders.scratch, ticket, written)
+            pending.fragments += written
             return
         aside = RowsFile(
             table_key=owner.table_key, name=self._name("rows", owner), rows=rows.num_rows, size_bytes=rows.nbytes

@@ -249,14 +249,17 @@ class _Chain:
 
 
 class translated:  # noqa: N801 - used as a statement
-    """Turns what Spark raises into an error of ours."""
+    """Turns what Spark raises into an error of ours, which says what the work was for."""
+
+    def __init__(self, doing: str = _DOING) -> None:
+        self._doing = doing
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, OmnigraphError):
-            raise job_error(_DOING, error) from error
+            raise job_error(self._doing, error) from error
 
 
 def _struct(schema: pa.Schema) -> StructType:

@@ -1,17 +1,16 @@
 """The rules about sets of rows, asked about changes that other processes have written."""
 
-from omnigraph.spark.rules.change import RuleSettings, WrittenChange, WrittenType
-from omnigraph.spark.rules.run import check_written, judge_here, losers
+from omnigraph.spark.rules.change import ChangeKeys, RuleSettings, TypeKeys
+from omnigraph.spark.rules.run import check_change, judge_here
 from omnigraph.spark.rules.verdict import Question, Superseded, Verdict
 
 __all__ = [
+    "ChangeKeys",
     "Question",
     "RuleSettings",
     "Superseded",
+    "TypeKeys",
     "Verdict",
-    "WrittenChange",
-    "WrittenType",
-    "check_written",
+    "check_change",
     "judge_here",
-    "losers",
 ]

@@ -1,4 +1,4 @@
-"""A change whose rows other processes have written: known by its keys files and the state that it is made on."""
+"""A change that is judged by its keys: the keys files of its rows, and the state that it is made on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.kernel import KernelSettings
 from omnigraph.records import record
-from omnigraph.spark.keys import KeysFile, Places
+from omnigraph.spark.keys import KeysFile, Places, tuple_columns
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket
 from omnigraph.values import check_instance, check_whole
 
 
 @record
-class WrittenType:
+class TypeKeys:
     """What happens to one type's table.
 
     Args:
@@ -44,9 +44,15 @@ class WrittenType:
         """Whether two rows of one id are an error rather than two versions of a row."""
         return self.strict or self.replaces_all
 
+    @property
+    def replaces_some(self) -> bool:
+        """Whether a stored row may give way to one of the same id while other stored rows stay."""
+        # Ids that must not be there yet have been looked for already.
+        return not (self.strict or self.replaces_all or self.has_fresh_ids)
+
 
 @record
-class WrittenChange:
+class ChangeKeys:
     """One write over all types. It can be pickled, and holds no row.
 
     Args:
@@ -58,7 +64,7 @@ class WrittenChange:
     """
 
     catalog: Catalog
-    types: Mapping[str, WrittenType]
+    types: Mapping[str, TypeKeys]
     places: Places
     scratch: ScratchPlace
     tables: Mapping[str, TableTicket]
@@ -66,7 +72,7 @@ class WrittenChange:
     @property
     def rows(self) -> int:
         """How many rows there are in all."""
-        return sum(part.rows for part in self.types.values())
+        return sum(keys.rows for keys in self.types.values())
 
 
 @record
@@ -74,65 +80,88 @@ class RuleSettings:
     """How the rules are asked.
 
     Args:
-        kernel: what the relational kernel in one process may use.
-        kernel_rows: changes of more rows are judged by Spark's joins, if there is a session.
-        scan_rows: how many rows a task of Spark reads at a time.
-        hash_rows: Spark's hash joins do not spill; more rows than these in one shuffle partition are sorted instead.
+        kernel: what the relational kernel of one task may use.
+        bucket_rows: about how many rows one task judges; a change of more is split into buckets.
+        split_rows: how many rows a task puts into buckets at a time.
 
     Raises:
         UsageError: a value is of another type, or out of bounds.
     """
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
-    kernel_rows: int = 8_000_000
-    scan_rows: int = 1_000_000
-    hash_rows: int = 2_000_000
+    bucket_rows: int = 4_000_000
+    split_rows: int = 1_000_000
 
     def __post_init__(self) -> None:
         check_instance("kernel", self.kernel, KernelSettings, optional=False)
-        check_whole("kernel_rows", self.kernel_rows)
-        check_whole("scan_rows", self.scan_rows, least=1)
-        check_whole("hash_rows", self.hash_rows)
+        check_whole("bucket_rows", self.bucket_rows, least=1)
+        check_whole("split_rows", self.split_rows, least=1)
 
 
 @record
 class StoredRelation:
-    """Stored rows of a type: ``id`` and one column more, or ``id`` alone.
+    """Stored rows of a type: ``id`` and one column more, or ``id`` alone. Columns are named as in keys files.
 
     Args:
         type: whose rows.
-        column: the other column: an end of an edge, or ``value`` for the text of a tuple.
-        tuple_of: the columns of that tuple.
+        column: the other column: an end of an edge, or the text of a tuple, which the relation calls ``value``.
         near: the column that has to hold one of ``wanted``.
         wanted: a text that gives one column of values; without it all rows are wanted. An engine may give more rows.
     """
 
     type: NodeType | EdgeType
     column: str | None = None
-    tuple_of: tuple[str, ...] = ()
     near: str = "id"
     wanted: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the relation."""
-        return ("id",) if self.column is None else ("id", self.column)
+        return ("id",) if self.column is None else ("id", self.alias(self.column))
+
+    @property
+    def tuple_of(self) -> tuple[str, ...]:
+        """The columns of the tuple, when the other column is one."""
+        return () if self.column is None else tuple_columns(self.type).get(self.column, ())
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of the table."""
         return ("id", *(name for name in self.tuple_of or self.names if name != "id"))
 
+    def alias(self, column: str) -> str:
+        """Return what the relation calls a column."""
+        return "value" if column in tuple_columns(self.type) else column
+
 
 class RuleEngine(Protocol):
-    """Runs texts over named relations. Names go into texts between back-ticks."""
+    """Runs texts over named relations of a change, or of one bucket of it. Names go into texts between back-ticks.
 
-    def keys(self, part: WrittenType, columns: Sequence[str]) -> str:
-        """Return the relation of a type's keys, with at least ``columns``."""
+    ``by`` is the column that decides which bucket a row is in. Rows in one bucket by two columns are other rows.
+    """
+
+    def written(self, keys: TypeKeys, columns: Sequence[str], by: str) -> str:
+        """Return the relation of a type's keys, with at least ``columns``; rows without a value in ``by`` may lack."""
         ...
 
     def stored(self, wanted: StoredRelation) -> str | None:
         """Return a relation of stored rows, or None when there are none."""
+        ...
+
+    def has_repeated_ids(self, keys: TypeKeys) -> bool:
+        """Whether several rows have one id, among those in the bucket by ``id``."""
+        ...
+
+    def superseded(self, keys: TypeKeys, by: str) -> str | None:
+        """Return the ``row`` of each row that a later one of the same id replaces; None when there are none."""
+        ...
+
+    def replaced(self, keys: TypeKeys, by: str) -> str | None:
+        """Return the ``id`` of stored rows that rows of the change replace, perhaps of others; None for none."""
+        ...
+
+    def left(self, keys: TypeKeys) -> str | None:
+        """Return ``src`` of the stored edges that rows of the change replace; None when there are none."""
         ...
 
     def define(self, text: str, *, is_reused: bool = False) -> str:
@@ -143,6 +172,6 @@ class RuleEngine(Protocol):
         """Run a text on behalf of the rule called ``asks`` and return its rows as they come."""
         ...
 
-    def save(self, text: str, name: str) -> tuple[str, ...]:
-        """Write the rows of a text to scratch objects whose names start with ``name``; return their names."""
+    def save(self, text: str, name: str) -> None:
+        """Write the rows of a text to a scratch object."""
         ...

@@ -7,21 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.constraints.set_rules import FINAL_IMAGE, ID_REPEATED, SetRule
+from omnigraph.engine.constraints.set_rules import SetRule
 from omnigraph.records import record
-from omnigraph.spark.rules.change import RuleEngine, StoredRelation, WrittenChange, WrittenType
+from omnigraph.spark.rules.change import ChangeKeys, RuleEngine, StoredRelation, TypeKeys
 
 NO_IDS = "SELECT '' AS `id` WHERE 1 = 0"
 NO_EDGES = "SELECT '' AS `id`, '' AS `src` WHERE 1 = 0"
 ALL_IDS = "SELECT a.`id` AS `id` FROM `ids` a"
 BOTH_IDS = "SELECT w.`id` AS `id` FROM `written` w UNION ALL SELECT s.`id` AS `id` FROM `stored` s"
+# An edge is in one bucket by its source and in another by its target.
+BOTH_ENDS = """SELECT s.`row` AS `row`, s.`src` AS `src`, CAST(NULL AS VARCHAR) AS `dst` FROM `sources` s
+UNION ALL SELECT t.`row` AS `row`, CAST(NULL AS VARCHAR) AS `src`, t.`dst` AS `dst` FROM `targets` t"""
+EITHER = "SELECT a.`row` AS `row`, a.`id` AS `id` FROM `ones` a UNION SELECT b.`row`, b.`id` FROM `others` b"
 GONE = "SELECT s.`id` AS `id` FROM `stored` s WHERE NOT EXISTS (SELECT 1 FROM `written` w WHERE w.`id` = s.`id`)"
 NAMED = "SELECT e.`end` AS `id` FROM `edges` e WHERE e.`end` IS NOT NULL"
 NAMED_AND_UNWRITTEN = """SELECT e.`end` AS `id` FROM `edges` e
 WHERE e.`end` IS NOT NULL AND NOT EXISTS (SELECT 1 FROM `written` n WHERE n.`id` = e.`end`)"""
 # The sources of stored edges that a row of the same id replaces.
-LEFT = """SELECT s.`src` AS `id` FROM `stored` s
-WHERE s.`src` IS NOT NULL AND EXISTS (SELECT 1 FROM `written` w WHERE w.`id` = s.`id`)"""
+LEFT = "SELECT s.`src` AS `id` FROM `left` s WHERE s.`src` IS NOT NULL"
 VALUES = "SELECT w.`value` AS `id` FROM `written` w"
 TOUCHED = "SELECT DISTINCT e.`src` AS `id` FROM `edges` e WHERE e.`src` IS NOT NULL"
 KEPT = """SELECT s.`id` AS `id`, 'end' AS `side`, s.`end` AS `node`
@@ -32,8 +35,8 @@ REPEATED_VALUE = "SELECT w.`value` AS `value` FROM `written` w GROUP BY w.`value
 _COUNTS_OUTSIDE = """SELECT w.`src` AS `src` FROM `written` w WHERE w.`src` IS NOT NULL
 GROUP BY w.`src` HAVING count(*) < {minimum} OR count(*) > {maximum}"""
 _PICKED = "SELECT k.`row` AS `row`, {columns} FROM `keys` k"
-_AMONG = " JOIN `last` l ON l.`row` = k.`row`"
-_WHOLE = " WHERE k.`value` IS NOT NULL"
+_WHOLE = "k.`value` IS NOT NULL"
+_COUNTING = "NOT EXISTS (SELECT 1 FROM `superseded` l WHERE l.`row` = k.`row`)"
 _COUNTED = "SELECT count(*) AS `total` FROM ({text}) f"
 _PLACED = "SELECT {found}, {keys} FROM ({text}) f LEFT JOIN `keys` k ON k.`row` = f.`row` ORDER BY {order}"
 _NAME = re.compile(r"`(\w+)`")
@@ -53,21 +56,23 @@ def over(rule: SetRule, relations: Mapping[str, str], **bounds: int) -> str:
     return bind(rule.unordered(**bounds), **relations)
 
 
-def picked(keys: str, columns: Sequence[str], value: str | None, last: str | None) -> str:
+def picked(keys: str, columns: Sequence[str], value: str | None, superseded: str | None) -> str:
     """Return a text for ``row`` and columns of keys.
 
     Args:
         keys: the relation.
         columns: which of its columns.
         value: one more, under the name ``value``; only rows that have it.
-        last: a relation of the only rows that count.
+        superseded: a relation of the rows that do not count.
     """
     names = [*((name, name) for name in columns), *(() if value is None else ((value, "value"),))]
     text = _PICKED.replace("{columns}", ", ".join(f"k.`{name}` AS `{alias}`" for name, alias in names))
-    text = bind(text, keys=keys)
-    if last is not None:
-        text += bind(_AMONG, last=last)
-    return text if value is None else text + bind(_WHOLE, value=value)
+    conditions = []
+    if value is not None:
+        conditions.append(bind(_WHOLE, value=value))
+    if superseded is not None:
+        conditions.append(bind(_COUNTING, superseded=superseded))
+    return bind(text, keys=keys) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 
 def kept(stored: str, gone: str, side: str) -> str:
@@ -103,13 +108,11 @@ def ordered(rule: SetRule, text: str) -> str:
 class RuleRelations:
     """What a change writes and what it meets, as relations of an engine; each is made when it is first asked for."""
 
-    change: WrittenChange
+    change: ChangeKeys
     engine: RuleEngine
-    _repeats: dict[str, bool] = field(default_factory=dict)
-    _last: dict[str, str] = field(default_factory=dict)
     _gone: dict[str, str | None] = field(default_factory=dict)
 
-    def part(self, owner: NodeType | EdgeType) -> WrittenType | None:
+    def keys_of(self, owner: NodeType | EdgeType) -> TypeKeys | None:
         """Return what happens to a type, if anything does."""
         return self.change.types.get(owner.table_key)
 
@@ -117,54 +120,33 @@ class RuleRelations:
         """Whether a text finds nothing."""
         return next(self.engine.rows(text, asks=asks, limit=1), None) is None
 
-    def has_repeated_ids(self, part: WrittenType) -> bool:
-        """Whether several rows have one id."""
-        if part.has_fresh_ids:
-            return False
-        key = part.type.table_key
-        if key not in self._repeats:
-            self._repeats[key] = not self.is_empty(over(ID_REPEATED, {"written": self.ids(part)}), ID_REPEATED.name)
-        return self._repeats[key]
-
-    def ids(self, part: WrittenType) -> str:
+    def ids(self, keys: TypeKeys, by: str = "id") -> str:
         """Return ``row`` and ``id`` of all rows."""
-        return self.engine.keys(part, ("id",))
+        return self.engine.written(keys, ("id",), by)
 
-    def last(self, part: WrittenType) -> str | None:
-        """Return the ``row`` of each row that no later one of the same id replaces; None when that is all of them."""
-        if not self.has_repeated_ids(part):
-            return None
-        key = part.type.table_key
-        if key not in self._last:
-            text = over(FINAL_IMAGE, {"written": self.ids(part)})
-            self._last[key] = self.engine.define(text, is_reused=True)
-        return self._last[key]
-
-    def written(self, part: WrittenType, *columns: str, value: str | None = None) -> str:
+    def written(self, keys: TypeKeys, *columns: str, by: str, value: str | None = None) -> str:
         """Return ``row`` and columns of all rows; ``value`` under this name, and only rows that have it."""
-        keys = self.engine.keys(part, _all(columns, value))
-        return self.engine.define(picked(keys, columns, value, None))
+        return self.engine.define(picked(self._columns(keys, columns, value, by), columns, value, None))
 
-    def image(self, part: WrittenType, *columns: str, value: str | None = None) -> str:
+    def image(self, keys: TypeKeys, *columns: str, by: str, value: str | None = None) -> str:
         """Return what :meth:`written` does, of the last row of each id."""
-        keys = self.engine.keys(part, _all(columns, value))
-        return self.engine.define(picked(keys, columns, value, self.last(part)))
+        superseded = self.engine.superseded(keys, by)
+        return self.engine.define(picked(self._columns(keys, columns, value, by), columns, value, superseded))
 
-    def replaced(self, part: WrittenType | None) -> str:
-        """Return the ids of stored rows that do not survive as they are."""
-        # Ids that must not be there yet have been looked for already.
-        if part is None or part.strict or part.has_fresh_ids:
-            return self.engine.define(NO_IDS)
-        return self.ids(part)
+    def replaced(self, keys: TypeKeys | None, *by: str) -> str:
+        """Return the ids of stored rows, in the bucket by one of several columns, that do not survive as they are."""
+        found = [] if keys is None or not keys.replaces_some else [self.engine.replaced(keys, one) for one in by]
+        texts = dict.fromkeys(bind(ALL_IDS, ids=one) for one in found if one is not None)
+        return self.engine.define(" UNION ALL ".join(texts) or NO_IDS)
 
     def nodes_after(self, node: NodeType, edges: str, ends: Sequence[str]) -> str:
         """Return nodes that are there after the change, among them all that ``ends`` of ``edges`` name."""
-        part = self.part(node)
-        if part is None:
+        keys = self.keys_of(node)
+        if keys is None:
             wanted = " UNION ".join(bind(NAMED, edges=edges, end=end) for end in ends)
             return self._stored_ids(node, wanted) or self.engine.define(NO_IDS)
-        written = self.ids(part)
-        if part.replaces_all:
+        written = self.ids(keys)
+        if keys.replaces_all:
             return written
         wanted = " UNION ".join(bind(NAMED_AND_UNWRITTEN, edges=edges, end=end, written=written) for end in ends)
         stored = self._stored_ids(node, wanted)
@@ -172,23 +154,22 @@ class RuleRelations:
 
     def gone(self, node: NodeType) -> str | None:
         """Return the nodes that the change removes, or None when there are none."""
-        part = self.part(node)
-        if part is None or not part.replaces_all:
+        keys = self.keys_of(node)
+        if keys is None or not keys.replaces_all:
             return None
         if node.table_key not in self._gone:
-            self._gone[node.table_key] = self._find_gone(part)
+            self._gone[node.table_key] = self._find_gone(keys)
         return self._gone[node.table_key]
 
-    def _find_gone(self, part: WrittenType) -> str | None:
-        stored = self.engine.stored(StoredRelation(type=part.type))
+    def _find_gone(self, keys: TypeKeys) -> str | None:
+        stored = self.engine.stored(StoredRelation(type=keys.type))
         if stored is None:
             return None
-        gone = self.engine.define(bind(GONE, stored=stored, written=self.ids(part)), is_reused=True)
+        gone = self.engine.define(bind(GONE, stored=stored, written=self.ids(keys)), is_reused=True)
         return None if self.is_empty(bind(ALL_IDS, ids=gone), "gone") else gone
 
     def _stored_ids(self, node: NodeType, wanted: str) -> str | None:
         return self.engine.stored(StoredRelation(type=node, wanted=wanted))
 
-
-def _all(columns: Sequence[str], value: str | None) -> tuple[str, ...]:
-    return (*columns, *(() if value is None else (value,)))
+    def _columns(self, keys: TypeKeys, columns: Sequence[str], value: str | None, by: str) -> str:
+        return self.engine.written(keys, (*columns, *(() if value is None else (value,))), by)

@@ -39,7 +39,7 @@ from omnigraph.spark.load.frames import FrameRows, bind_frame, has_every_type
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.load_files import commit_id
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
-from omnigraph.spark.runner import InProcessRunner
+from omnigraph.spark.runner import ThreadRunner
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type, reading_engine
 from omnigraph.spark.source.reporting import reporting
@@ -319,7 +319,8 @@ def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], 
         batch=batch,
         on_delete=plan.on_delete,
     )
-    job = LoadJob(session, request, InProcessRunner())
+    # The process that Spark commits in has no session, so that its own threads do what tasks do elsewhere.
+    job = LoadJob(session, request, ThreadRunner())
     tickets = {key: TableTicket(storage=plan.storage, pin=pin) for key, pin in _written_to(staged).items()}
     orders = replace(job.orders, scratch=plan.scratch, tickets=tickets)
     if staged:

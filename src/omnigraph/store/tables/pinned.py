@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, col
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.writing import blob_columns, blob_handling, plain_schema
 from omnigraph.store.translate import translating
+from omnigraph.values.blobs import EXTERNAL_MARK, MAX_ADDRESS_BYTES, external_address, inline_text
 from omnigraph.values.printable import Printable
 
 KEY = "id"
@@ -74,19 +74,22 @@ class BlobPart(Printable):
         size: how many bytes the whole Blob has.
         tag: the same for as long as the Blob is; another one as soon as it is stored anew.
         data: the bytes that were asked for.
+        uri: where the content is, if the graph keeps nothing but its address; then there are no bytes.
     """
 
     size: int
     tag: str
     data: bytes
+    uri: str | None = None
 
     def lines(self) -> Iterator[str]:
-        """Yield how many bytes it holds, and of how many."""
-        yield f"{len(self.data)} of {self.size} bytes"
+        """Yield how many bytes it holds, and of how many; or where they are."""
+        yield f"{len(self.data)} of {self.size} bytes" if self.uri is None else f"at {self.uri}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; bytes are the text that a load takes."""
-        return {"size": self.size, "tag": self.tag, "data": f"base64:{base64.b64encode(self.data).decode()}"}
+        where = {} if self.uri is None else {"uri": self.uri}
+        return {"size": self.size, "tag": self.tag, "data": inline_text(self.data), **where}
 
 
 class PinnedTable:
@@ -229,11 +232,17 @@ class PinnedTable:
             [file] = self.handle.take_blobs(column, ids=[row_id], buffer_size=0)
             if file is None:
                 return None
-            size = file.size()
+            size, tag = file.size(), self._place_of(address, column)
+            # Only what is short can be an address, and then nearly all of it comes with the first page.
+            is_short = len(EXTERNAL_MARK) <= size <= len(EXTERNAL_MARK) + MAX_ADDRESS_BYTES
+            if is_short and file.read_range(0, len(EXTERNAL_MARK)) == EXTERNAL_MARK:
+                uri = external_address(file.read_range(0, size))
+                if uri is not None:
+                    return BlobPart(size=0, tag=tag, data=b"", uri=uri)
             left = max(0, size - start)
             wanted = left if length is None else min(left, length)
             data = file.read_range(start, wanted) if wanted else b""
-            return BlobPart(size=size, tag=self._place_of(address, column), data=data)
+            return BlobPart(size=size, tag=tag, data=data)
 
     def _place_of(self, address: int, column: str) -> str:
         """Return a text for the one place where a value lies: files never change, so neither does what lies there."""

@@ -96,6 +96,37 @@ class RequestMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     receipt: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The run of a pipeline that made a commit.
+
+    ``digest`` stands for what was declared when it ran. ``progress`` is, by source, how far the run has read; it is
+    published with the rows, so that the two never disagree. ``report`` is what the run tells about itself: rows by
+    step, expectations, checks.
+    """
+
+    pipeline: str
+    run: str
+    digest: str = ""
+    progress: dict[str, Any] = msgspec.field(default_factory=dict)
+    report: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it has read, as far as they are known."""
+        told = [one.get("files", ()) for one in self.progress.values() if isinstance(one, dict)]
+        return tuple(str(file[0]) for files in told for file in files)
+
+    def __str__(self) -> str:
+        files = self.files
+        shown = f" file={files[0]}" if len(files) == 1 else f" files={len(files)}" if files else ""
+        return f"pipeline={self.pipeline} run={self.run}{shown}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the mark as a commit shows it."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        return told
+
+
 class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
@@ -104,7 +135,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
     changes of another graph, and how far, ``proposal`` that it merged the proposal of that number, ``request`` which
-    request asked for it.
+    request asked for it, ``reverts`` which commit it undid, ``run`` which run of a pipeline made it.
     """
 
     id: CommitId
@@ -122,6 +153,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     feed: FeedMark | None = None
     proposal: int | None = None
     request: RequestMark | None = None
+    reverts: CommitId | None = None
+    run: RunMark | None = None
 
     @property
     def request_id(self) -> str | None:
@@ -154,6 +187,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             **feed,
             **({} if self.proposal is None else {"proposal": self.proposal}),
             **({} if self.request_id is None else {"request_id": self.request_id}),
+            **({} if self.reverts is None else {"reverted_commit_id": self.reverts}),
+            **({} if self.run is None else {"run": self.run.to_json()}),
         }
 
     def columns(self) -> tuple[str, ...]:

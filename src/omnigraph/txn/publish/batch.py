@@ -148,6 +148,8 @@ class Batch:
                 proposal=member.txn.proposal,
                 feed=member.txn.feed,
                 request=member.txn.told_request(),
+                reverts=member.txn.reverts,
+                run=member.txn.run,
             )
             parent = member.commit.id
             commits.append(member.commit)

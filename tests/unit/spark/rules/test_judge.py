@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.constraint_graph import catalog_of
 from tests.prop.test_constraints import CATALOG, STORED, changes
 from tests.written_graph import change_and_written, embedded_findings, violations_of
@@ -21,7 +22,7 @@ from omnigraph.errors import (
     Violations,
 )
 from omnigraph.spark.keys import KeysFile
-from omnigraph.spark.rules import Question, RuleSettings, check_written, judge_here, losers
+from omnigraph.spark.rules import Question, RuleSettings, check_change, judge_here
 from omnigraph.spark.runner import InProcessRunner
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -58,6 +59,10 @@ def written(tmp_path):
     return make
 
 
+# So few rows in each that what has to be compared comes from several.
+BUCKETS = RuleSettings(bucket_rows=3, split_rows=4)
+
+
 @given(stored=STORED, change=changes())
 @settings(max_examples=300 if LONG else 12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_keys_files_tell_what_rows_tell(stored, change):
@@ -71,9 +76,42 @@ def test_keys_files_tell_what_rows_tell(stored, change):
         assert verdict.error.message == expected.items[0].message
 
 
+@given(stored=STORED, change=changes(), strict=st.booleans())
+@settings(max_examples=60 if LONG else 6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_buckets_tell_what_all_keys_in_one_place_tell(stored, change, strict):
+    parts = [
+        (name, rows, {"replaces_all": replaces_all, "strict": strict and not replaces_all})
+        for name, (rows, _, replaces_all) in change.items()
+    ]
+    with tempfile.TemporaryDirectory() as root:
+        _, made = change_and_written(root, CATALOG, parts, stored)
+        assert_buckets_agree(made)
+
+
+def assert_buckets_agree(made):
+    """Judge a change in buckets and in one piece; return what the buckets said."""
+    whole = judge_here(made, Question(limit=4, keeps_problems=True, wants_superseded=True))
+    found = check_change(made, InProcessRunner(), limit=4, keeps_problems=True, settings=BUCKETS)
+    assert found.error == whole.error
+    assert list(found.every_problem(made.scratch)) == list(whole.every_problem(made.scratch))
+    assert superseded_rows(made, found) == superseded_rows(made, whole)
+    return found
+
+
+def superseded_rows(made, verdict):
+    rows = {
+        key: sorted(
+            row for name in some.files for batch in made.scratch.read_arrow(name) for row in batch["row"].to_pylist()
+        )
+        for key, some in verdict.superseded.items()
+    }
+    assert {key: len(some) for key, some in rows.items()} == {k: some.rows for k, some in verdict.superseded.items()}
+    return rows
+
+
 @pytest.mark.parametrize("few", [10_000, 0], ids=["asked one by one", "compared while they stream by"])
 def test_stored_rows_are_met_whichever_way_they_are_read(tmp_path, monkeypatch, few):
-    monkeypatch.setattr("omnigraph.spark.rules.engines._FEW", few)
+    monkeypatch.setattr("omnigraph.spark.rules.engine._FEW", few)
     parts = [
         ("Box", [box("n1", 1, 7), box("n2", 5, 7), box("b2", 2, 7)], {}),
         ("Owns", [joins("o1", "cy", "b3"), joins("o3", "bob", "b9"), joins("o4", "bob", "n1")], {}),
@@ -102,7 +140,7 @@ def test_an_overwrite_that_drops_nodes_orphans_the_edges_it_leaves(tmp_path):
 def test_an_id_that_exists_is_told_before_any_rule_that_is_broken(written):
     rows = [box("n1", 1, 7), box("b2"), box("n3"), box("b0"), box("b2")]
     made = written(("Box", rows, {"strict": True}))
-    verdict = judge_here(made, Question(problems="all"))
+    verdict = judge_here(made, Question(keeps_problems=True))
     assert isinstance(verdict.error, KeyExistsError)
     assert verdict.error.message == "a.jsonl:2: table 'node:Box' already has this id: 'b2'"
     assert (verdict.error.details.ids, verdict.error.details.count) == (("b2", "b0", "b2"), 3)
@@ -114,7 +152,7 @@ def test_an_id_that_exists_is_told_before_any_rule_that_is_broken(written):
 def test_an_id_that_stands_twice_is_told_after_the_rules(written, mode):
     twice = [box("n1", 1), box("n2"), box("n3"), box("n2"), box("n1")]
     alone = {"Box": STORE["Box"]}
-    verdict = judge_here(written(("Box", twice, {mode: True}), stored=alone), Question(problems="all"))
+    verdict = judge_here(written(("Box", twice, {mode: True}), stored=alone), Question(keeps_problems=True))
     assert isinstance(verdict.error, KeyExistsError)
     assert verdict.error.message == "a.jsonl:1: table 'node:Box' already has this id: 'n1'"
     assert (verdict.error.details.ids, verdict.error.details.count) == (("n1", "n2"), 2)
@@ -131,7 +169,7 @@ def test_few_violations_are_described_all_are_counted_and_written_down_on_reques
     own = Violation(rule="range", type_name="Person", message="of a row by itself")
     made = written(("Person", people), ("Knows", [joins("k", "x", "y")]))
     before = Violations(items=(own,), total=5)
-    verdict = check_written(made, InProcessRunner(), limit=4, before=before, keeps_problems=True)
+    verdict = check_change(made, InProcessRunner(), limit=4, before=before, keeps_problems=True)
     assert verdict.error.message == "of a row by itself"
     assert verdict.error.details.total == 5 + 29 + 2
     assert [item.entity_id for item in verdict.error.details.items] == [None, "p1", "p2", "p3"]
@@ -142,9 +180,8 @@ def test_few_violations_are_described_all_are_counted_and_written_down_on_reques
 
 def test_rows_that_later_ones_replace_are_written_down(written):
     made = written(("Box", [box("n1", 1), box("n2"), box("n1", 2), box("n1", 3)]))
-    verdict = check_written(made, InProcessRunner())
+    verdict = check_change(made, InProcessRunner())
     assert verdict.error is None
-    assert verdict.superseded == losers(made, InProcessRunner())
     (found,) = verdict.superseded.values()
     rows = [row for name in found.files for batch in made.scratch.read_arrow(name) for row in batch["row"].to_pylist()]
     assert [made.places.of(row) for row in rows] == [("a.jsonl", 1), ("b.jsonl", 3)]
@@ -164,3 +201,44 @@ def test_a_keys_file_that_is_lost_is_told_as_what_it_is(written):
     types = {key: replace(part, files=(lost,)) for key, part in made.types.items()}
     with pytest.raises(TableMissingError, match="nowhere"):
         judge_here(replace(made, types=types))
+
+
+def test_an_edge_that_moves_counts_for_neither_of_its_old_sources_in_any_bucket(tmp_path):
+    # Stored at ada, first written at bob, at last at cy: the three are in buckets of their own.
+    moved = [joins("o1", "bob", "b1"), joins("o1", "cy", "b1"), joins("o5", "bob", "b3"), joins("o6", "bob", "b0")]
+    whole, made = change_and_written(tmp_path, GRAPH, [("Owns", moved, {})], STORE)
+    found = assert_buckets_agree(made)
+    assert violations_of(judge_here(made, Question(limit=100))) == embedded_findings(GRAPH, whole, STORE)
+    assert [(item.rule, item.entity_id, item.line) for item in found.error.details.items] == [
+        ("cardinality", None, None),
+        ("cardinality", "o5", 3),
+    ]
+
+
+def test_a_value_is_free_in_every_bucket_when_its_holder_gives_it_up(tmp_path):
+    # ada's stored address goes to di, and an address that a later row takes back is nobody's.
+    people = [("ada", "new@x"), ("bob", "dropped@x"), ("bob", "bob@x"), ("di", "ada@x"), ("ed", "free@x")]
+    rows = [{"id": name, "name": name, "email": email} for name, email in people]
+    repeated = [row for row in rows if row["id"] != "bob" or row["email"] == "bob@x"]
+    _, made = change_and_written(tmp_path, GRAPH, [("Person", repeated, {})], STORE)
+    assert assert_buckets_agree(made).error is None
+    whole, clashing = change_and_written(tmp_path, GRAPH, [("Person", rows, {})], STORE)
+    assert_buckets_agree(clashing)
+    assert violations_of(judge_here(clashing)) == embedded_findings(GRAPH, whole, STORE)
+
+
+@pytest.mark.parametrize("options", [{"has_fresh_ids": True}, {"strict": True}, {"replaces_all": True}, {}])
+def test_every_way_to_write_is_judged_alike_in_buckets(tmp_path, options):
+    parts = [
+        ("Box", [box("n1", 1, 7), box("n2", 5, 7), box("n3", 5, 7), box("n4")], options),
+        ("Owns", [joins(f"m{at}", "ada" if at % 2 else "nobody", f"n{at}") for at in range(6)], options),
+        ("Knows", [joins(f"w{at}", "bob", "cy" if at % 3 else "x") for at in range(6)], {"has_fresh_ids": True}),
+    ]
+    _, made = change_and_written(tmp_path, GRAPH, parts, STORE)
+    assert assert_buckets_agree(made).error is not None
+
+
+def test_no_row_at_all_is_judged_alike_in_buckets(tmp_path):
+    parts = [("Person", [], {"replaces_all": True}), ("Box", [box(f"n{at}") for at in range(5)], {})]
+    _, made = change_and_written(tmp_path, GRAPH, parts, STORE)
+    assert [item.rule for item in assert_buckets_agree(made).error.details.items] == ["orphan"] * 4

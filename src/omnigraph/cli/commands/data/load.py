@@ -33,6 +33,7 @@ from omnigraph.cli.graphs import (
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     AsJson,
+    BlobBases,
     Branch,
     CommitOptions,
     ConflictRule,
@@ -128,6 +129,7 @@ class LoadOrder:
     check_sums: bool
     cluster_by: ClusterBy | None
     spark: SparkRequest
+    has_blob_bases: bool = False
 
 
 def run_load(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
@@ -191,6 +193,8 @@ def _run_served(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -
 
 
 def _local_only(order: LoadOrder) -> str | None:
+    if order.has_blob_bases:
+        return "external blobs are taken in by one process"
     return "a patch runs in one process" if order.patch else None
 
 
@@ -217,6 +221,11 @@ def _run_on_spark(backend: CommandBackend, order: LoadOrder, size: int | None, *
         raise SparkUnsupportedError(
             "a patch cannot be loaded on Spark",
             details=BadValue(what="load", value="--patch", expected="a load of whole rows"),
+        )
+    if order.has_blob_bases:
+        raise SparkUnsupportedError(
+            "external blobs cannot be loaded on Spark",
+            details=BadValue(what="load", value="--blob-base", expected="a load without external blobs"),
         )
     from omnigraph.spark import load  # noqa: PLC0415 - loaded for the loads that run on it
 
@@ -326,6 +335,7 @@ def load(  # noqa: PLR0913 - one parameter per option
     check_sums: Annotated[
         bool, typer.Option("--check-sums", help="Verify the checksums of an exported folder first.")
     ] = False,
+    blob_bases: BlobBases = None,
     cluster_by: Annotated[
         list[str] | None,
         typer.Option(
@@ -372,9 +382,10 @@ def load(  # noqa: PLR0913 - one parameter per option
         check_sums=check_sums,
         cluster_by=read_clusters(cluster_by or ()),
         spark=spark_options.request(),
+        has_blob_bases=bool(blob_bases),
     )
     echo_target("load", address, is_quiet=quiet)
-    with open_graph(address) as backend:
+    with open_graph(address, blob_bases=blob_bases) as backend:
         is_created = base is not None and _create_branch(backend, branch, base, commit.actor)
         result, choice = run_load(backend, order, shows_bar=not as_json and sys.stderr.isatty())
     document = {

@@ -12,6 +12,7 @@ from omnigraph.cli.graphs import consents, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     AsJson,
+    BlobBases,
     Branch,
     CommitOptions,
     ConflictRule,
@@ -107,6 +108,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     expected_head: IfCommit = None,
     on_conflict: OnConflict = ConflictRule.RERUN,
     max_affected: MaxAffected = None,
+    blob_bases: BlobBases = None,
     commit: CommitOptions,
     as_json: AsJson = False,
 ) -> int:
@@ -119,7 +121,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, query_name)
     given = read_params(params, params_path, param or ())
-    with open_graph(graph_address(graph)) as backend:
+    with open_graph(graph_address(graph), blob_bases=blob_bases) as backend:
         request = MutateRequest(
             text=source.data,
             params=given,

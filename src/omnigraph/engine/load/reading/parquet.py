@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
@@ -33,12 +32,12 @@ from omnigraph.engine.load.reading.texts import read_decimals, read_words, usual
 from omnigraph.engine.load.sources.dialect import USUAL, Dialect, is_text, plain_column
 from omnigraph.engine.load.sources.source import STDIN, Source, reading, refuse_bomb
 from omnigraph.engine.rows import DecodedChunk, RowProblem
-from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.rows.columnar import mask_of
 from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.store.files import is_remote
+from omnigraph.values.blobs import inline_text
 from omnigraph.values.decimals import MAX_PRECISION
 from omnigraph.values.temporal import MS_PER_DAY
 
@@ -352,7 +351,7 @@ def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False
             return count_of(kind, column, row)
         value = (column if bad is not None else values)[row].as_py()
         if kind.scalar is Scalar.BLOB and isinstance(value, bytes):
-            return INLINE_BLOB + base64.b64encode(value).decode()
+            return inline_text(value)
         return value if kind.is_list or kind.is_vector else plain_value(kind, value)
 
     return ParsedColumn(values=values, flavour=flavour, bad=bad, value_at=value_at)

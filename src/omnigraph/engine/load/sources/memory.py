@@ -6,7 +6,6 @@ through Arrow's stream protocol, batch by batch; dictionaries become lines of pl
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,9 +20,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from omnigraph.engine.load.sources.source import Source
-from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import IN_MEMORY, BadValue, FileAccessError, UsageError, place_of
+from omnigraph.values.blobs import inline_text
 
 _EXPECTED = "a DataFrame, an Arrow table or reader, or dictionaries"
 # What pandas writes for a value that is not there.
@@ -164,7 +163,7 @@ def _plain(value: Any, place: str) -> Any:  # noqa: C901 - a table: one case per
         case float():
             return None if math.isnan(value) else value if math.isfinite(value) else str(value)
         case bytes() | bytearray() | memoryview():
-            return INLINE_BLOB + base64.b64encode(value).decode()
+            return inline_text(value)
         case datetime() | date():
             return value.isoformat()
         case Decimal() | UUID():

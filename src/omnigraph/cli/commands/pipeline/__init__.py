@@ -1,0 +1,1 @@
+"""``omnigraph pipeline``: one file for each kind of command."""

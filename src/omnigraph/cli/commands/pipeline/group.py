@@ -1,0 +1,16 @@
+"""``omnigraph pipeline``: the commands about declared pipelines."""
+
+from __future__ import annotations
+
+from omnigraph.cli.lazy import Entry, new_group
+
+_FOLDER = __name__.rpartition(".")[0]
+
+app = new_group(
+    "Declare and check pipelines: how tables of other systems become a graph and keep it current.",
+    {
+        "init": Entry(app=f"{_FOLDER}.declaration:init_app", summary="Write an example to start from."),
+        "validate": Entry(app=f"{_FOLDER}.declaration:validate_app", summary="Tell everything that is wrong with one."),
+        "plan": Entry(app=f"{_FOLDER}.declaration:plan_app", summary="Show what a run would do."),
+    },
+)

@@ -1,0 +1,151 @@
+"""What is wrong with a declaration by itself: texts that are no SQL, and settings that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from omnigraph.errors import Mistake
+from omnigraph.pipelines.model import (
+    ByFiles,
+    ComparisonMethod,
+    Declaration,
+    FrameStep,
+    ResolveStep,
+    SourceStep,
+    TypeStep,
+)
+from omnigraph.pipelines.parts import mistake_at, near_name, step_mistake
+from omnigraph.pipelines.sql import flaw_of
+
+# Formats of Spark whose rows are in files.
+FILE_FORMATS = ("parquet", "csv", "json", "jsonl", "orc", "text")
+_FORMATS = (*FILE_FORMATS, "avro", "binaryFile", "delta", "iceberg", "jdbc", "kafka", "omnigraph", "xml")
+
+
+def setting_mistakes(declaration: Declaration) -> Iterator[Mistake]:
+    """Yield what is wrong without a schema."""
+    for source in declaration.sources:
+        yield from _source_mistakes(source)
+    for step in declaration.frame_steps:
+        yield from _sql_mistakes(step)
+    for resolve in declaration.resolves:
+        yield from _resolve_mistakes(resolve)
+    for step in declaration.types:
+        yield from _combination_mistakes(step)
+        yield from _expectation_mistakes(step)
+    yield from _shared_types(declaration)
+
+
+def _source_mistakes(source: SourceStep) -> Iterator[Mistake]:
+    form = source.format
+    if form is not None and form not in _FORMATS:
+        near = near_name(form, _FORMATS)
+        # Spark can be given more formats, so that only what looks like a slip is one.
+        if near is not None:
+            yield step_mistake(source, f"unknown format '{form}'", near, key="format")
+    if form in FILE_FORMATS and not source.paths:
+        yield step_mistake(source, f"a source of format {form} needs a path")
+    if isinstance(source.incremental, ByFiles) and not source.paths and (form is None or form in _FORMATS):
+        why = "a function" if source.function is not None else f"format {form}"
+        hint = "give format and path, or the column that grows"
+        yield step_mistake(source, f"incremental by files needs a path, and {why} has none", hint, key="incremental")
+
+
+def _sql_mistakes(step: FrameStep) -> Iterator[Mistake]:
+    for key, text in texts_of(step).items():
+        flaw = flaw_of(text)
+        if flaw is not None:
+            yield step_mistake(step, f"{key} does not parse: {flaw}: {text}", key=key)
+
+
+def texts_of(step: FrameStep) -> dict[str, str]:
+    """Return everything that a step says in SQL, but for its expectations, by the key that it stands under."""
+    texts: dict[str, str | None] = {"sql": step.sql}
+    if isinstance(step, TypeStep):
+        texts |= {f"set.{name}": text for name, text in step.set.items()}
+        texts |= {name: getattr(step, name) for name in ("key", "src", "dst", "deletes", "sequence", "dedupe")}
+    if isinstance(step, ResolveStep):
+        texts |= {f"blocking.{number}": text for number, text in enumerate(step.blocking)}
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def _expectation_mistakes(step: TypeStep) -> Iterator[Mistake]:
+    seen: set[str] = set()
+    for one in step.expect:
+        place = one.place or step.place
+        if one.name in seen:
+            yield mistake_at(place, f"two expectations are called '{one.name}'", step=step.name)
+        seen.add(one.name)
+        flaw = flaw_of(one.condition)
+        if flaw is not None:
+            message = f"the condition of '{one.name}' does not parse: {flaw}: {one.condition}"
+            yield mistake_at(place, message, step=step.name)
+        if one.outcome == "fail" and one.max_ratio is not None:
+            message = f"'{one.name}' fails at the first row, so that max_ratio means nothing"
+            yield mistake_at(place, message, step=step.name, hint="leave it out, or use warn")
+
+
+def _combination_mistakes(step: TypeStep) -> Iterator[Mistake]:
+    is_log = step.mode in {"merge", "patch"}
+    for what in ("deletes", "sequence"):
+        if getattr(step, what) is not None and not is_log:
+            yield step_mistake(step, f"{what} makes no sense with mode {step.mode}", "use merge or patch", key=what)
+    if step.dedupe is not None and step.sequence is not None:
+        yield step_mistake(
+            step,
+            "dedupe makes no sense with sequence, which keeps the greatest row of a key",
+            "leave out one",
+            key="dedupe",
+        )
+    if step.removes_missing and step.mode == "overwrite":
+        yield step_mistake(
+            step,
+            "removes_missing makes no sense with mode overwrite, which removes them in every run",
+            key="removes_missing",
+        )
+    if step.removes_missing and step.mode in {"append", "patch"}:
+        yield step_mistake(
+            step, f"removes_missing makes no sense with mode {step.mode}", "use merge", key="removes_missing"
+        )
+    deletes = step.deletes is not None or step.removes_missing or step.mode == "overwrite"
+    if step.on_delete == "refuse" and not deletes:
+        yield step_mistake(
+            step,
+            "on_delete makes no sense in a step that deletes nothing",
+            "give deletes, or leave it out",
+            key="on_delete",
+        )
+
+
+def _shared_types(declaration: Declaration) -> Iterator[Mistake]:
+    """Yield steps that remove rows which another step of the same type writes."""
+    for step in declaration.types:
+        others = [one for one in declaration.types if one is not step and one.type_name == step.type_name]
+        what = "mode overwrite" if step.mode == "overwrite" else "removes_missing" if step.removes_missing else None
+        if others and what is not None:
+            names = ", ".join(f"'{one.name}'" for one in others)
+            hint = "make one step of them, with a view that unites their rows"
+            yield step_mistake(step, f"{what} would remove the rows of {step.type_name} that {names} writes", hint)
+
+
+def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
+    if not step.blocking:
+        yield step_mistake(
+            step, f"resolve '{step.name}' needs blocking", "expressions; records that agree in one are compared"
+        )
+    if not step.comparisons:
+        yield step_mistake(step, f"resolve '{step.name}' needs compare", 'such as [("name", "jaro_winkler", 1.0)]')
+    known = get_args(ComparisonMethod)
+    for column, method, weight in step.comparisons:
+        if method not in known:
+            hint = near_name(method, known) or f"known are {', '.join(known)}"
+            yield step_mistake(step, f"unknown method '{method}' to compare '{column}'", hint, key="compare")
+        if weight <= 0:
+            yield step_mistake(step, f"the weight of '{column}' must be greater than 0, not {weight:g}", key="compare")
+    if not step.threshold:
+        yield step_mistake(step, "threshold must be greater than 0", key="threshold")
+    if step.review is not None and not 0 < step.review < step.threshold:
+        yield step_mistake(
+            step, f"review must be lower than the threshold {step.threshold:g}, not {step.review:g}", key="review"
+        )

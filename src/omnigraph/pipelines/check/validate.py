@@ -1,0 +1,53 @@
+"""From a declaration to everything that is wrong with it: by itself, against a schema, and with Spark its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from omnigraph.catalog import Catalog
+from omnigraph.errors import Mistake
+from omnigraph.pipelines.check.settings import setting_mistakes
+from omnigraph.pipelines.model import Declaration
+from omnigraph.pipelines.order import graph_mistakes
+from omnigraph.pipelines.parts import mistake_at, refuse
+
+
+def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> tuple[Mistake, ...]:
+    """Return everything that is wrong with a declaration, in the order of its lines.
+
+    Args:
+        declaration: the pipeline.
+        catalog: the schema of its graph; what depends on one is not looked at without it.
+        spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
+            row is read.
+    """
+    found = [*_own_mistakes(declaration)]
+    has_order = not [*graph_mistakes(declaration)]
+    if catalog is not None:
+        from omnigraph.pipelines.check.queries import query_mistakes  # noqa: PLC0415 - it brings the engine
+        from omnigraph.pipelines.check.types import type_mistakes  # noqa: PLC0415 - see above
+
+        found += [*type_mistakes(declaration, catalog), *query_mistakes(declaration, catalog)]
+    if spark is not None and has_order:
+        from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
+
+        found += column_mistakes(declaration, catalog, spark)
+    ordered = sorted(found, key=lambda one: (one.file, one.line))
+    return tuple(dict.fromkeys(ordered))
+
+
+def validate(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> None:
+    """Return if nothing is wrong with a declaration; see :func:`find_mistakes`.
+
+    Raises:
+        PipelineInvalidError: something is; its details have everything.
+    """
+    refuse(declaration.name, find_mistakes(declaration, catalog, spark))
+
+
+def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:
+    if not declaration.types and not declaration.afters:
+        yield mistake_at(declaration.place, "the pipeline writes nothing", hint="declare a node, an edge or an after")
+    yield from graph_mistakes(declaration)
+    yield from setting_mistakes(declaration)
