@@ -27,6 +27,8 @@ SMALL = SparkLoadSettings(part_bytes=4_000, merge_rows=100)
 class UnluckyRunner:
     """Lets the first attempt at the first task of a step die in the way that is asked for."""
 
+    cores = None
+
     inner: SparkRunner
     folder: Path
     deaths: dict[str, str]

@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from omnigraph.errors import HistoryGoneError
+from omnigraph.spark.load import load_frames
 from omnigraph.spark.runner import job_error, task_error
 from omnigraph.spark.source.datasource import OmnigraphSource
+from tests.load_graph import export, make_graph
 from tests.session_graph import add_rows, create_graph, open_session
 
 SCHEMA = """
@@ -142,3 +144,33 @@ def test_a_state_that_a_cleanup_reclaimed_is_gone_for_every_reader(tmp_path):
         assert (type(told), told.details.commit_id) == (HistoryGoneError, old)
     with pytest.raises(HistoryGoneError, match=old):
         OmnigraphSource({"graph": str(root), "type": "Person", "snapshot": old}).schema()
+
+
+def test_frames_of_the_source_load_into_another_graph_as_they_are(spark, graph, tmp_path):
+    frames = {name: read(spark, graph, type=name) for name in ("Person", "Knows")}
+    with make_graph(tmp_path / "copy", SCHEMA) as copy, open_session(graph) as session:
+        load_frames(copy, frames, spark=spark)
+        assert export(copy) == export(session)
+
+
+def test_sql_reads_and_writes_views_and_is_told_so_where_it_makes_tables(spark, tmp_path):
+    root = tmp_path / "g"
+    create_graph(root, "node Person { name: String @key  age: I32? }", '{"type":"Person","data":{"name":"a","age":3}}')
+    place = f"USING omnigraph OPTIONS (graph '{root}', type 'Person')"
+    spark.sql(f"CREATE TEMPORARY VIEW sql_people {place}")
+    spark.sql("INSERT INTO sql_people VALUES ('b', 'b', 4)")
+    spark.sql(f"CREATE TEMPORARY VIEW sql_people_now {place}")
+    rows = spark.sql("SELECT name, age FROM sql_people_now ORDER BY name").collect()
+    assert list(map(tuple, rows)) == [("a", 3), ("b", 4)]
+    place = f"{place} LOCATION '{tmp_path / 'table'}'"
+    made = [f"CREATE TABLE sql_1 {place}", f"CREATE TABLE sql_2 {place} AS SELECT 'c' AS name, 5 AS age"]
+    # Spark asks nobody about a table whose columns are given; what uses it is told.
+    spark.sql(f"CREATE TABLE sql_3 (name STRING, age INT) {place}")
+    try:
+        for text in [*made, "SELECT * FROM sql_3", "INSERT INTO sql_3 VALUES ('d', 6)"]:
+            with pytest.raises(Exception, match=r"\[spark.unsupported\].*has no tables") as raised:
+                spark.sql(text).collect()
+            assert "CREATE TEMPORARY VIEW name USING omnigraph" in str(raised.value)
+    finally:
+        spark.sql("DROP TABLE sql_3")
+    assert read(spark, root, type="Person").count() == 2

@@ -17,6 +17,7 @@ from omnigraph.values.decimals import MAX_PRECISION, decimal_text, round_half_aw
 
 WIDEST = pa.decimal256(2 * MAX_PRECISION, MAX_PRECISION)
 _UNSCALED = pa.decimal128(MAX_PRECISION, 0)
+_ALIGNMENT = 16
 # Every integer up to here is a double of its own, and so is every power of ten up to that one.
 _EXACT_DOUBLE, _EXACT_POWER = 1 << 53, 22
 _I64_MAXIMUM = (1 << 63) - 1
@@ -29,6 +30,33 @@ _WHOLE_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 def is_decimal_list(kind: pa.DataType) -> bool:
     """Whether values of a type are lists of decimals."""
     return bool(pa.types.is_list(kind) and pa.types.is_decimal(kind.value_type))
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether all values of a type are whole numbers: integers, or decimals without digits behind the point."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
+def whole_cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return decimals without digits behind the point as integers.
+
+    Raises:
+        pa.ArrowInvalid: a value is out of the range of the type.
+    """
+    # Narrower decimals are compared with a range that does not fit into them, and all refused.
+    wide = values.type if values.type.bit_width >= _UNSCALED.bit_width else _UNSCALED
+    return values.cast(wide).cast(kind)
+
+
+def aligned(values: pa.Array) -> pa.Array:
+    """Return decimals at an address where every reader takes them; others may hand them over anywhere in memory."""
+    data = values.buffers()[1]
+    if data is None or data.address % _ALIGNMENT == 0:
+        return values
+    copied = pa.allocate_buffer(data.size)
+    np.frombuffer(copied, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    buffers = [values.buffers()[0], copied]
+    return pa.Array.from_buffers(values.type, len(values), buffers, values.null_count, values.offset)
 
 
 def relabelled(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -2,11 +2,12 @@
 
 from omnigraph.spark.embed import embed_on_spark
 from omnigraph.spark.embed import embed_on_spark as embed
-from omnigraph.spark.export import export
+from omnigraph.spark.exports import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
+from omnigraph.spark.jobs import job_name
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
-from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
-from omnigraph.spark.optimize import optimize_on_spark as optimize
+from omnigraph.spark.maintenance import OptimizeStep, optimize_on_spark
+from omnigraph.spark.maintenance import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into
@@ -22,6 +23,7 @@ from omnigraph.spark.resolve import (
 )
 from omnigraph.spark.session import session, stop
 from omnigraph.spark.streams import write_stream
+from omnigraph.spark.views import views
 from omnigraph.spark.workers import check_workers
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "evidence_frames",
     "export",
     "frame",
+    "job_name",
     "load",
     "load_frames",
     "merge",
@@ -55,5 +58,6 @@ __all__ = [
     "revert",
     "session",
     "stop",
+    "views",
     "write_stream",
 ]

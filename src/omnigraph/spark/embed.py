@@ -79,7 +79,7 @@ class ExecutorEmbedder:
         Raises:
             EmbeddingSettingsError: no provider is configured.
         """
-        return cls(embedding=engine.embedder.portable(), runner=SparkRunner(spark=spark))
+        return cls(embedding=engine.embedder.portable(), runner=SparkRunner(spark=spark, command="embed"))
 
     def embed_documents(self, texts: Sequence[str], *, dimension: int, model: str | None, field: str) -> Vectors:
         """Return the vectors of texts, one row each; raises what :meth:`Embedder.embed_documents` does."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
+from omnigraph.spark.jobs import is_connect, step_jobs
 from omnigraph.spark.workers import freeze_gc_once
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ _MARK = re.compile(r"omnigraph-error<([A-Za-z0-9+/=]*)>")
 class Runner(Protocol):
     """Runs functions of this package wherever the work is to be done."""
 
+    @property
+    def cores(self) -> int | None:
+        """How many tasks run at once; None where nobody tells."""
+
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
         """Return the answer to every task, in their order.
 
@@ -65,6 +70,8 @@ class Runner(Protocol):
 class InProcessRunner:
     """Runs task after task right here."""
 
+    cores: int | None = 1
+
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
         """Return the answer to every task, in their order."""
         return [function(task) for task in tasks]
@@ -79,6 +86,11 @@ class ThreadRunner:
     """
 
     threads: int = field(default_factory=lambda: min(os.cpu_count() or 1, _MOST_THREADS))
+
+    @property
+    def cores(self) -> int | None:
+        """How many tasks run at once."""
+        return self.threads
 
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
         """Return the answer to every task, in their order."""
@@ -95,9 +107,21 @@ class ThreadRunner:
 
 @record
 class SparkRunner:
-    """Runs one Spark task for each task, with the public DataFrame interface alone, so that Connect will do."""
+    """Runs one Spark task for each task, with the public DataFrame interface alone, so that Connect will do.
+
+    ``command`` is what its jobs are named after, unless a pipeline names them.
+    """
 
     spark: SparkSession
+    command: str = "job"
+
+    @property
+    def cores(self) -> int | None:
+        """How many tasks the session runs at once, its default parallelism; Connect tells it only where it is set."""
+        if not is_connect(self.spark):
+            return int(self.spark.sparkContext.defaultParallelism)
+        told = self.spark.conf.get("spark.default.parallelism", "") or ""
+        return int(told) if told.isdecimal() else None
 
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
         """Return the answer to every task, in their order."""
@@ -118,7 +142,8 @@ class SparkRunner:
             SparkJobError: the work failed for another reason.
         """
         try:
-            rows = _interruptible(self.spark, lambda: frame.mapInArrow(work, _ANSWERS).collect())
+            with step_jobs(self.spark, doing, self.command):
+                rows = _interruptible(self.spark, lambda: frame.mapInArrow(work, _ANSWERS).collect())
         except Exception as error:
             raise job_error(doing, error) from error
         answers = [(row["task"], pickle.loads(row["answer"])) for row in rows]  # noqa: S301 - made by our own workers
@@ -164,7 +189,7 @@ def _interruptible(spark: SparkSession, run: Callable[[], _Answer]) -> _Answer:
 
 def _wait_for_tasks(spark: Any) -> None:
     """Wait until executors run nothing: what tasks write until then has to be there when it is removed."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         return
     clock = Runtime.system().clock
     until = clock.monotonic_s() + _LONGEST_END_S
@@ -308,7 +333,7 @@ def _times(seconds: Mapping[str, float]) -> str:
 
 
 def _tracker(spark: Any) -> Any:
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         return None
     return spark.sparkContext.statusTracker()
 

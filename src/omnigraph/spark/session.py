@@ -26,6 +26,7 @@ from omnigraph.spark.gateway import (
     start_host,
 )
 from omnigraph.spark.java import find_java
+from omnigraph.spark.jobs import is_connect
 from omnigraph.spark.reach import cause_of, check_master, check_server
 from omnigraph.spark.workers import check_workers
 from omnigraph.values import check_flags, check_path, check_text, checked_text, unfit
@@ -101,7 +102,7 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
         return session()
     if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
         raise unfit("spark", spark, "a Spark session")
-    if not _is_remote(spark) and is_driver_ended(spark.sparkContext):
+    if not is_connect(spark) and is_driver_ended(spark.sparkContext):
         raise SparkStartError(
             "the driver of this Spark session has ended",
             details=JobFault(doing="use the session", reason="its process is gone"),
@@ -128,7 +129,7 @@ def active_session() -> SparkSession | None:
         found = SparkSession.active()
     except PySparkException:
         return None
-    is_live = _is_remote(found) or SparkContext._active_spark_context is not None  # noqa: SLF001 - see stop
+    is_live = is_connect(found) or SparkContext._active_spark_context is not None  # noqa: SLF001 - see stop
     return found if is_live else None
 
 
@@ -140,8 +141,8 @@ def stop(spark: SparkSession) -> None:
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
-    host = host_of(gateway) if gateway is not None and not _is_remote(spark) else None
-    if not _is_remote(spark) and is_driver_ended(spark.sparkContext):
+    host = host_of(gateway) if gateway is not None and not is_connect(spark) else None
+    if not is_connect(spark) and is_driver_ended(spark.sparkContext):
         forget_ended_driver()
     else:
         spark.stop()
@@ -303,10 +304,6 @@ def _cores(master: str) -> int:
     if count == "*":
         return os.cpu_count() or 1
     return int(count) if count.isdecimal() else 1
-
-
-def _is_remote(spark: Any) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _require_pyspark() -> None:

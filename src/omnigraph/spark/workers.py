@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from omnigraph import __version__
 from omnigraph.errors import SparkWorkerError, WorkerFault
+from omnigraph.spark.jobs import step_jobs
 from omnigraph.spark.reach import cause_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def check_workers(spark: SparkSession) -> None:
     is_local = (spark.conf.get("spark.master", "") or "").startswith("local")
     count = 1 if is_local else _PROBES_ELSEWHERE
     try:
-        answers = spark.range(0, count, 1, count).mapInArrow(_probe(PACKAGES), _COLUMNS).distinct().collect()
+        with step_jobs(spark, "look at the workers"):
+            answers = spark.range(0, count, 1, count).mapInArrow(_probe(PACKAGES), _COLUMNS).distinct().collect()
     except (Py4JError, PySparkException, OSError) as problem:
         raise _unfit_by_failure(problem) from problem
     for answer in answers:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import obstore
@@ -36,16 +36,19 @@ def is_remote(path: str) -> bool:
     return path.startswith(_S3)
 
 
-def open_input(path: str, options: Mapping[str, str]) -> io.BufferedReader:
+def open_input(path: str, options: Mapping[str, str], *, is_buffered: bool = True) -> BinaryIO:
     """Open a file for reading from any position; an object is read in ranges of some megabytes.
+
+    Without a buffer it is read in ranges as they are asked for, and a call may return fewer bytes.
 
     Raises:
         OSError: there is no such file, or it cannot be read.
     """
     if not is_remote(path):
-        return Path(path).open("rb")
+        return Path(path).open("rb") if is_buffered else Path(path).open("rb", buffering=0)
     found = _Object.find(path, options)
-    return io.BufferedReader(_ObjectFile(found, _size(found)), _BUFFER_BYTES)
+    raw = _ObjectFile(found, _size(found))
+    return io.BufferedReader(raw, _BUFFER_BYTES) if is_buffered else cast("BinaryIO", raw)
 
 
 def input_size(path: str, options: Mapping[str, str]) -> int:

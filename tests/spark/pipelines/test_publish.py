@@ -14,7 +14,7 @@ from omnigraph.runtime import start_thread
 from tests.load_graph import make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
-NO_OLD = "query q() { match { $p: Person } where { $p.age > 50 } return { $p.slug } }"
+NO_OLD = "query q() { match { $p: Person  $p.age > 50 } return { $p.slug } }"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_checks_and_what_follows_are_part_of_the_one_commit_that_main_sees(spark
     for publish in ("direct", "audit"):
         crm = pipeline(raw, publish=publish)
         crm.check("nobody is old", query=NO_OLD)
-        crm.after("marked", mutation="mutation m() { update { $p: Person } set { $p.score = 1.0 } }")
+        crm.after("marked", mutation="query m() { update Person set { score: 1.0 } where age >= 0 }")
         head = graph.snapshot().state.head.commit
         told = run(crm, graph, spark=spark, full_refresh=publish == "audit")
         if publish == "direct":
@@ -105,4 +105,4 @@ def test_blame_names_the_pipeline_its_run_and_the_file(spark, graph, tmp_path):
     blamed = graph.backend.execute(BlameRequest(type_name="Person", entity_id="p1@x"))
     line = next(line for line in blamed.lines() if line.startswith("name:"))
     assert f"pipeline=crm run={told.run} file={raw / 'a.parquet'}" in line
-    assert blamed.to_json()["events"][0]["cause"]["commit"]["run"]["pipeline"] == "crm"
+    assert blamed.to_json()["properties"][0]["author"]["run"]["run"] == told.run

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.decimals import is_whole
 from omnigraph.engine.rows.cells import RowProblem, kind_of, show
 from omnigraph.records import record
 
@@ -154,8 +155,7 @@ def can_mark(name: str, given: pa.DataType) -> bool:
     is_text = pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
     if name == OP or is_text or pa.types.is_null(given):
         return bool(is_text or pa.types.is_null(given))
-    is_whole = pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0)
-    return bool(is_whole or pa.types.is_date(given) or pa.types.is_timestamp(given))
+    return bool(is_whole(given) or pa.types.is_date(given) or pa.types.is_timestamp(given))
 
 
 def mark_at(cell: pa.Scalar) -> Any:

@@ -16,7 +16,7 @@ from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Scalar
 from omnigraph.engine.rows.cells import RowProblem, as_one, kind_of, read_cell, show
 from omnigraph.engine.rows.changes import DELETE, OP, SEQ, Marking, feed_envelopes, is_feed_line, read_marking
-from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.errors import BadValue, ValueFormatError, Violation
 from omnigraph.records import record
 from omnigraph.values.decimals import WrittenFloat
 from omnigraph.values.temporal import PRECISION
@@ -24,6 +24,7 @@ from omnigraph.values.temporal import PRECISION
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Numbers with a fraction keep the digits that are written.
 _DECODER = msgspec.json.Decoder(float_hook=WrittenFloat)
+_INVALID = "invalid strict JSON at line {}"
 # A string of valid JSON, and the colon behind it when it names a member. Possessive, so that a hostile line costs
 # neither time nor memory for going back.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+(:?)', re.DOTALL)
@@ -96,7 +97,18 @@ def _reason(error: Exception) -> str:
 
 
 def _malformed(number: int, reason: str) -> RowProblem:
-    return RowProblem(line=number, rule="json", message=f"invalid strict JSON at line {number}: {reason}")
+    return RowProblem(line=number, rule="json", message=f"{_INVALID.format(number)}: {reason}")
+
+
+def moved(problem: Violation, lines: int) -> Violation:
+    """Return a problem as it is after so many more lines, those before the part of a file that it was found in."""
+    if not lines or problem.line is None:
+        return problem
+    line = problem.line + lines
+    message = problem.message
+    if message.startswith(f"{_INVALID.format(problem.line)}:"):
+        message = message.replace(_INVALID.format(problem.line), _INVALID.format(line), 1)
+    return replace(problem, line=line, message=message)
 
 
 RESERVED = frozenset(

@@ -24,7 +24,7 @@ from omnigraph.errors import (
 )
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
-from omnigraph.pipelines.model import Declaration, Publish, TypeStep
+from omnigraph.pipelines.model import ByColumn, Declaration, Publish, TypeStep
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgress, RunReport, StepReport
 from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
@@ -32,10 +32,10 @@ from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read
 from omnigraph.pipelines.running.publish import Publication, RunBranch
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
+from omnigraph.spark.jobs import describing
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
-from omnigraph.spark.steps.describing import describing
 from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
@@ -165,6 +165,11 @@ def checked_options(
     if rest.get("since") is not None and rest.get("full_refresh"):
         details = BadValue(what="since", value=str(rest["since"])[:80], expected="no full refresh")
         raise UsageError("a full refresh reads from the beginning", details=details)
+    if rest.get("since") is not None and not any(isinstance(one.incremental, ByColumn) for one in declaration.sources):
+        details = BadValue(
+            what="since", value=str(rest["since"])[:80], expected="a source that is incremental by a column"
+        )
+        raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
     removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
     removes |= any(step.mode == "overwrite" for step in declaration.types)
     if rest.get("limit") is not None and removes and not rest.get("dry_run"):
@@ -247,7 +252,8 @@ class Run:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)
             sources = self._read_sources(so_far)
-            if not any(rows.has_news for rows in sources.values()) and not self.options.full_refresh:
+            has_news = any(rows.has_news for rows in sources.values()) or not sources
+            if not has_news and not self.options.full_refresh:
                 place.drop()
                 return self._ended("nothing")
             return self._load(place, so_far, sources)
@@ -285,8 +291,10 @@ class Run:
         sources: Mapping[str, SourceRows],
         mark: Mapping[str, Any] | None = None,
     ) -> RunReport:
-        frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
         catalog = self.engine.catalog(place.name)
+        # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
+        validate(self.declaration, catalog, self._spark)
+        frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
@@ -299,7 +307,7 @@ class Run:
         if self.options.dry_run:
             place.drop()
             return self._ended("tried" if _changes_something(done.steps) else "nothing")
-        if done.commit is None:
+        if done.commit is None and self.declaration.types:
             place.drop()
             return self._ended("nothing")
         return self.publish(place, so_far, done)
@@ -328,7 +336,7 @@ class Run:
             is_recorded=is_recorded,
             is_trial=self.options.dry_run,
         )
-        done = load_steps(self.engine, steps, order, SparkRunner(spark=self._spark))
+        done = load_steps(self.engine, steps, order, SparkRunner(spark=self._spark, command=self.declaration.name))
         self._take(done.steps)
         kept = self.quarantine.uri if done.quarantined else None
         self._report = replace(self._report, quarantine=kept)
@@ -340,14 +348,14 @@ class Run:
             self._report = replace(self._report, commit=done.commit.id)
             return self._ended("published")
         try:
-            return self._publish(place, so_far, done)
+            return self._publish(place, so_far)
         except OmnigraphError as error:
             if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
                 # Its branch goes, and with it what names them.
                 self.quarantine.clear()
             raise
 
-    def _publish(self, place: RunBranch, so_far: ReadSoFar, done: StepsResult) -> RunReport:
+    def _publish(self, place: RunBranch, so_far: ReadSoFar) -> RunReport:
         publication = Publication(
             engine=self.engine, declaration=self.declaration, options=self.options, run=self.id, place=place
         )
@@ -360,7 +368,7 @@ class Run:
         self._tell("publish")
         if self.options.publish == "propose":
             number = publication.propose(self._report)
-            self._report = replace(self._report, proposal=number, left_branch=place.name, commit=done.commit.id)
+            self._report = replace(self._report, proposal=number, left_branch=place.name)
             return self._ended("proposed")
         commit = publication.merge(
             lambda snapshot: expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id),
@@ -443,7 +451,7 @@ class Run:
             counts = {"inserted": result.inserted, "updated": result.updated, "deleted": gone}
             if any(counts.values()):
                 changes[types[result.name].type_name] = counts
-        stubs = {result.table_key.partition(":")[2]: result.stub_ids for result in results if result.stub_ids}
+        stubs = {name: ids for result in results for name, ids in result.stub_ids.items()}
         self._report = replace(
             self._report, steps=tuple(steps), expectations=tuple(expectations), changes=changes, stubs=stubs
         )

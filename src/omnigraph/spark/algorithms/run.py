@@ -21,6 +21,7 @@ from omnigraph.records import record
 from omnigraph.spark.algorithms.catalogue import IN_PROCESS_ONLY, ON_SPARK
 from omnigraph.spark.algorithms.found import FoundFrame
 from omnigraph.spark.algorithms.reading import SEPARATOR, Frames, read_frames
+from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
 from omnigraph.spark.session import engine_of, given_or_started
@@ -63,7 +64,11 @@ def run(
     engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, limit, options)
     relations = FrameRelations(spark=given_or_started(spark))
     limits = Limits(prepared.call.options, engine.runtime.clock, "algorithm")
-    with watched(relations.spark, prepared.call.options, limits), prepared.snapshot.reading():
+    with (
+        command_jobs(relations.spark, "algorithm", algorithm),
+        watched(relations.spark, prepared.call.options, limits),
+        prepared.snapshot.reading(),
+    ):
         _, found = found_frame(engine, relations, prepared)
         with translated():
             rows = found.rows.toArrow()
@@ -97,7 +102,7 @@ def frame(
 
     engine, prepared = engine_of(graph), prepare(graph, algorithm, edges, params, branch, at, None, None)
     relations = FrameRelations(spark=given_or_started(spark))
-    with prepared.snapshot.reading():
+    with command_jobs(relations.spark, "algorithm", algorithm), prepared.snapshot.reading():
         _, found = found_frame(engine, relations, prepared)
     rows = found.rows.drop(*found.hidden)
     columns = []

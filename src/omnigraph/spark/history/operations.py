@@ -21,8 +21,8 @@ from omnigraph.operations.history import DiffRequest, MergeRequest, PreviewMerge
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import NOTHING, Attachments, Request
 from omnigraph.runtime import Failpoints
-from omnigraph.spark.history.diff import ExecutorDiff
-from omnigraph.spark.history.merge import ExecutorMerge
+from omnigraph.spark.history.comparing import ExecutorDiff
+from omnigraph.spark.history.merging import ExecutorMerge
 from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started
@@ -205,7 +205,7 @@ class ExecutorBackend:
         self._engine = engine_of(graph)
         self._settings = settings or SparkHistorySettings()
         if spark is not None:
-            runner = SparkRunner(spark=given_or_started(spark))
+            runner = SparkRunner(spark=given_or_started(spark), command="history")
         self._runner = runner or _StartedRunner()
 
     @property
@@ -260,8 +260,10 @@ class ExecutorHistory:
 class _StartedRunner:
     """Runs tasks with the session of this process, which is started when there is work."""
 
+    cores: int | None = None
+
     def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
         """Return the answer to every task, in their order."""
         if not tasks:
             return []
-        return SparkRunner(spark=given_or_started(None)).run(function, tasks, doing)
+        return SparkRunner(spark=given_or_started(None), command="history").run(function, tasks, doing)

@@ -22,7 +22,7 @@ from omnigraph.engine.rows.columnar import complete_upserts
 from omnigraph.engine.rows.decoder import read_object
 from omnigraph.records import record
 from omnigraph.spark.load.parts import take_rows
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 
 _FEED = frozenset({"op", "kind", "type", "id", "sequence", "after"})
 
@@ -49,7 +49,7 @@ class FrameRows:
         """The tables that the frame is about, as far as its columns tell."""
         return () if self.binding is None else (self.binding.owner.table_key,)
 
-    def read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> WrittenPart:
+    def read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
         """Read rows that come as Arrow batches, as a part of the input; their lines count from 1."""
         catalog = orders.opened or orders.catalog
         table = None if self.binding is None else arrow_reader(catalog, self.binding, truncate=orders.truncate)
@@ -93,13 +93,7 @@ def bind_frame(source: Source, catalog: Catalog, columns: pa.Schema) -> FrameRow
 def _flat_columns(columns: pa.Schema) -> pa.Schema:
     image = columns.field("after").type
     fields = [image.field(at) for at in range(image.num_fields) if image.field(at).name != "id"]
-    whole = [pa.field(field.name, pa.int64()) if _is_whole(field.type) else field for field in fields]
-    return pa.schema([pa.field("id", pa.string()), *whole, pa.field(OP, pa.string()), pa.field(SEQ, pa.int64())])
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    # Integers that Spark has no smaller type for.
-    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
+    return pa.schema([pa.field("id", pa.string()), *fields, pa.field(OP, pa.string()), pa.field(SEQ, pa.int64())])
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,13 +20,14 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, BatchRepeatedError, UsageError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.writes import find_batch
+from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-from omnigraph.spark.load.parts import read_part, split_sources
+from omnigraph.spark.load.parts import places_of, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import is_remote
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.graph import Graph
+
+
+# What the jobs of a load are for that no task of ours does.
+_RULES = "check the rules"
 
 
 class _Plain(TypedDict):
@@ -208,7 +213,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         settings=settings,
     )
     # Started last: a call that makes no sense is refused before there is a session of Spark.
-    return run_load(engine, sources, request, SparkRunner(spark=given_or_started(spark)))
+    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    with command_jobs(runner.spark, runner.command, _RULES):
+        return run_load(engine, sources, request, runner)
 
 
 def unless_repeated(
@@ -243,7 +250,7 @@ def _run_load(
 ) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
-    def read(written: list[WrittenPart]) -> Places:
+    def read(written: list[LoadedPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
         owners = [owner_of(source, job.orders.catalog) for source in files if source.is_table]
@@ -252,9 +259,9 @@ def _run_load(
             files = tuple(replace(file, takes_changes=True) for file in files)
         if request.progress is not None:
             request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
-        parts = split_sources([reachable(source) for source in files], runner, request.settings)
+        parts = split_sources([reachable(source) for source in files], request.settings, runner.cores)
         written += runner.run(partial(read_part, job.orders), parts, "read the input")
-        return Places(names=tuple(source.name for source in files))
+        return places_of(parts, written)
 
     return job.run(read)
 
@@ -339,8 +346,9 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         cluster_by=cluster_by,
         settings=settings,
     )
-    runner = SparkRunner(spark=given_or_started(spark))
-    return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
+    runner = SparkRunner(spark=given_or_started(spark), command="load")
+    with command_jobs(runner.spark, runner.command, _RULES):
+        return unless_repeated(engine, request, lambda: _load_frames(engine, frames, columns, request, runner))
 
 
 def _load_frames(
@@ -352,7 +360,7 @@ def _load_frames(
 ) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
-    def read(written: list[WrittenPart]) -> Places:
+    def read(written: list[LoadedPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})
         job.name_tables(key for bound in bindings.values() for key in bound.table_keys)
         return _read(job, runner, frames, bindings, written)
@@ -387,7 +395,7 @@ def _read(
     runner: SparkRunner,
     frames: Mapping[str, DataFrame],
     bindings: Mapping[str, FrameRows],
-    parts: list[WrittenPart],
+    parts: list[LoadedPart],
 ) -> Places:
     """Add what tasks told to ``parts``; return what the row numbers stand for."""
     names: list[str] = []
@@ -398,7 +406,7 @@ def _read(
         rows = 0
         # Each partition is a source of its own, because nobody knows beforehand how many rows the others have.
         for number in range(len(names), max(found, default=-1) + 1):
-            part: WrittenPart | None = found.get(number)
+            part: LoadedPart | None = found.get(number)
             names.append(_title(name))
             offsets.append(rows)
             if part is not None:

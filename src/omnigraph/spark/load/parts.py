@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import BinaryIO, assert_never
 
 import numpy as np
@@ -12,29 +11,35 @@ import numpy as np
 from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
 from omnigraph.engine.load.reading.arrow import read_arrow
 from omnigraph.engine.load.reading.csv import read_csv
-from omnigraph.engine.load.reading.jsonl import LineDecoder, ReadChunk, iter_chunks, read_jsonl
+from omnigraph.engine.load.reading.jsonl import LineChunk, LineDecoder, ReadChunk, iter_chunks, read_jsonl
 from omnigraph.engine.load.reading.parquet import RowGroups, open_parquet, read_parquet
 from omnigraph.engine.load.reading.plain import PlainDecoder
 from omnigraph.engine.load.sources.source import STDIN, Source, is_compressed, reading
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
-from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.errors import BadValue, SourceTooLargeError, SparkUnsupportedError
 from omnigraph.records import record
+from omnigraph.spark.keys import Places
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
-from omnigraph.spark.runner import Runner
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 
 _BLOCK_BYTES = 4 << 20
 _NEWLINE = ord("\n")
+# Where lines cross the ends of a range two tasks read the same bytes: in blocks of this share of the range.
+_EDGE_SHARE = 128
+_SMALLEST_EDGE, _LARGEST_EDGE = 256, 64 << 10
 
 
 class RangeStream:
-    """The lines that start in ``start`` to ``end`` of an open file, from front to back."""
+    """The lines that start in ``start`` to ``end`` of an open file, from front to back; little else is read."""
 
     def __init__(self, name: str, raw: BinaryIO, start: int, end: int) -> None:
         self._name = name
         self._raw = raw
         self._end = end
         self._at = start
+        # What was read and not yet handed on; it begins at ``_at``.
+        self._held = b""
+        self._edge = min(max((end - start) // _EDGE_SHARE, _SMALLEST_EDGE), _LARGEST_EDGE)
         self._is_done = False
         self._is_inside_line = False
         if start:
@@ -57,23 +62,28 @@ class RangeStream:
         """
         if self._is_done or (self._at >= self._end and not self._is_inside_line):
             return b""
-        with reading(self._name):
-            data = self._raw.read(min(count, self._end - self._at) if self._at < self._end else count)
+        if not self._held:
+            left = self._end - self._at
+            with reading(self._name):
+                self._held = self._raw.read(min(count, left if left > 0 else self._edge))
+        data, self._held = self._held[:count], self._held[count:]
+        owned = max(self._end - self._at, 0)
+        self._is_done = not data
+        if len(data) >= owned:
+            # A line that begins before the end is read as far as it goes.
+            is_whole = owned > 0 and data[:owned].endswith(b"\n")
+            over = owned if is_whole else data.find(b"\n", owned) + 1
+            data, self._is_done = data[: over or None], self._is_done or over > 0
+            self._is_inside_line = not over
         self._at += len(data)
-        if self._at > self._end:
-            over = data.find(b"\n") + 1
-            data, self._is_done = data[: over or None], over > 0
-        elif self._at == self._end:
-            self._is_inside_line = not data.endswith(b"\n")
-        self._is_done = self._is_done or not data
         return data
 
     def _skip_line(self) -> None:
-        while block := self._raw.read(_BLOCK_BYTES):
+        while block := self._raw.read(self._edge):
             over = block.find(b"\n") + 1
             if over:
                 self._at += over
-                self._raw.seek(self._at)
+                self._held = block[over:]
                 return
             self._at += len(block)
 
@@ -95,8 +105,10 @@ def count_line_breaks(source: Source, start: int, end: int) -> int:
 
 _LARGEST_PART = 128 << 20
 _SMALLEST_PART = 8 << 20
-# So many parts of the input at least, where it is large enough, that nobody waits for a last one.
-_WANTED_PARTS = 8
+# So many parts of the input per core, where it is large enough, that nobody waits long for a last one.
+_PARTS_PER_CORE = 4
+# Where nobody tells how many cores there are, as Spark Connect does unless ``spark.default.parallelism`` is set.
+_USUAL_CORES = 8
 
 
 @record
@@ -105,11 +117,10 @@ class SourcePart:
 
     Args:
         number: the part's place among all parts.
-        source_number: the source's place among all sources.
+        source_number: the place among all sources; of a range, among all sources and ranges.
         source: where to read.
-        start: the first byte of a range.
+        start: the first byte of a range, whose lines count from 1.
         end: the byte after the last; None for a whole source.
-        first_line: the number of the first line that starts in the range.
         groups: the row groups of a Parquet file.
     """
 
@@ -118,44 +129,54 @@ class SourcePart:
     source: Source
     start: int = 0
     end: int | None = None
-    first_line: int = 1
     groups: RowGroups | None = None
 
 
-def split_sources(sources: Sequence[Source], runner: Runner, settings: SparkLoadSettings) -> list[SourcePart]:
-    """Return the parts of all sources, in the order in which their rows count.
+def split_sources(sources: Sequence[Source], settings: SparkLoadSettings, cores: int | None = None) -> list[SourcePart]:
+    """Return the parts of all sources, in the order in which their rows count, for so many cores.
 
     Raises:
         FileAccessError: a source cannot be read.
         UsageError: a source does not tell its format.
         SparkUnsupportedError: a source is standard input.
     """
-    part_bytes = settings.part_bytes or _part_bytes(sources)
-    numbers = count()
-    parts = [
-        replace(part, number=next(numbers))
-        for number, source in enumerate(sources)
-        for part in _split(source, number, part_bytes, settings.part_rows)
-    ]
-    return _with_lines(parts, runner)
+    part_bytes = settings.part_bytes or _part_bytes(sources, cores or _USUAL_CORES)
+    parts: list[SourcePart] = []
+    number = -1
+    for source in sources:
+        for part in _split(source, part_bytes, settings.part_rows):
+            # Nobody knows beforehand how many lines come before a range, so that each has a number of its own; row
+            # groups know that.
+            is_new = part.groups is None or not part.groups.rows_before
+            number += is_new
+            parts.append(replace(part, number=len(parts), source_number=number))
+    return parts
 
 
-def count_breaks_before(part: SourcePart) -> int:
-    """Return the line breaks of a range that end a line before the first one of the next range."""
-    end = part.end or 0
-    return count_line_breaks(part.source, max(part.start - 1, 0), end - 1)
+def places_of(parts: Sequence[SourcePart], written: Iterable[LoadedPart]) -> Places:
+    """Return what the row numbers of parts stand for, once it is known how many lines each of them has."""
+    lines = {part.number: part.lines for part in written}
+    names: dict[int, str] = {}
+    offsets: dict[int, int] = {}
+    before = 0
+    for part in parts:
+        before = before if part.start else 0
+        names.setdefault(part.source_number, part.source.name)
+        offsets.setdefault(part.source_number, before)
+        before += lines.get(part.number, 0)
+    return Places(names=tuple(names.values()), offsets=tuple(offsets.values()) if any(offsets.values()) else ())
 
 
-def _part_bytes(sources: Sequence[Source]) -> int:
+def _part_bytes(sources: Sequence[Source], cores: int) -> int:
     total = sum(source.size_bytes or 0 for source in sources)
-    return min(max(total // _WANTED_PARTS, _SMALLEST_PART), _LARGEST_PART)
+    return min(max(total // (_PARTS_PER_CORE * cores), _SMALLEST_PART), _LARGEST_PART)
 
 
-def _split(source: Source, number: int, part_bytes: int, part_rows: int) -> Iterator[SourcePart]:
+def _split(source: Source, part_bytes: int, part_rows: int) -> Iterator[SourcePart]:
     if source.path == STDIN:
         details = BadValue(what="path", value=STDIN, expected="a file that all workers can read")
         raise SparkUnsupportedError("Spark workers cannot read standard input", details=details)
-    whole = SourcePart(number=0, source_number=number, source=source)
+    whole = SourcePart(number=0, source_number=0, source=source)
     match source.kind:
         case "csv" | "arrow":
             # Where a record ends is only known to who has read everything before: quotes may hold line breaks.
@@ -190,35 +211,24 @@ def _split_groups(whole: SourcePart, part_rows: int) -> Iterator[SourcePart]:
     yield replace(whole, groups=RowGroups(numbers=tuple(chosen), rows_before=before))
 
 
-def _with_lines(parts: Sequence[SourcePart], runner: Runner) -> list[SourcePart]:
-    ranges = [part for part in parts if part.end is not None]
-    counts = runner.run(count_breaks_before, ranges, "count the lines of the input")
-    found = dict(zip((part.number for part in ranges), counts, strict=True))
-    numbered = []
-    breaks = 0
-    for part in parts:
-        if part.start == 0:
-            breaks = 0
-        if part.end is not None and part.start:
-            # One more than the breaks before is the line that the range's first byte may be inside of.
-            part = replace(part, first_line=breaks + 2)  # noqa: PLW2901 - the same part, completed
-        breaks += found.get(part.number, 0)
-        numbered.append(part)
-    return numbered
-
-
-def read_part(orders: WriteOrders, part: SourcePart) -> WrittenPart:
+def read_part(orders: WriteOrders, part: SourcePart) -> LoadedPart:
     """Read one part of a source and write what it holds.
 
     Raises:
         FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: the source cannot be read at all.
     """
     writer = PartWriter(orders, number=part.number, source_number=part.source_number, source_name=part.source.name)
-    bytes_read = 0
-    for chunk in _chunks(part, orders):
-        bytes_read = chunk.bytes_read
-        take_rows(orders, writer, chunk.decoded)
-    return writer.finish(bytes_read=max(bytes_read - part.start, 0))
+    bytes_read = lines = 0
+    if part.end is None:
+        for chunk in _chunks(part, orders):
+            bytes_read = chunk.bytes_read
+            take_rows(orders, writer, chunk.decoded)
+    else:
+        decoder = _decoder(part, orders)
+        for piece in _range(part, orders):
+            bytes_read, lines = piece.bytes_read, piece.last_line + 1 - part.source.first_row
+            take_rows(orders, writer, decoder.decode(piece.data, piece.first_line))
+    return writer.finish(bytes_read=max(bytes_read - part.start, 0), lines=lines)
 
 
 def take_rows(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) -> None:
@@ -244,12 +254,7 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
     catalog = orders.opened or orders.catalog
     match source.kind:
         case "jsonl":
-            decoder: LineDecoder = (
-                PlainDecoder(source, catalog, truncate=orders.truncate)
-                if source.is_table
-                else ChunkDecoder(catalog, truncate=orders.truncate, takes_changes=orders.takes_changes)
-            )
-            return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
+            return read_jsonl(source, _decoder(part, orders), settings)
         case "csv":
             return read_csv(source, catalog, settings, is_patch=False, truncate=orders.truncate)
         case "arrow":
@@ -263,16 +268,32 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
             assert_never(source.kind)
 
 
-def _range(part: SourcePart, decoder: LineDecoder, orders: WriteOrders) -> Iterator[ReadChunk]:
+def _decoder(part: SourcePart, orders: WriteOrders) -> LineDecoder:
+    catalog = orders.opened or orders.catalog
+    if part.source.is_table:
+        return PlainDecoder(part.source, catalog, truncate=orders.truncate, is_front=not part.start)
+    return ChunkDecoder(catalog, truncate=orders.truncate, takes_changes=orders.takes_changes)
+
+
+def _range(part: SourcePart, orders: WriteOrders) -> Iterator[LineChunk]:
+    """Yield the lines of a range, which count from 1; that of an error counts from the front of the file."""
+    try:
+        yield from _lines(part, orders, part.source.first_row)
+    except SourceTooLargeError:
+        # Its message says which line it is, which only who has counted all lines before can tell.
+        before = count_line_breaks(part.source, 0, part.start - 1) + 1 if part.start else 0
+        for _ in _lines(part, orders, before + part.source.first_row):
+            pass
+        raise
+
+
+def _lines(part: SourcePart, orders: WriteOrders, first_line: int) -> Iterator[LineChunk]:
     settings = orders.settings.read
-    with part.source.open() as raw:
-        stream = RangeStream(part.source.name, raw, part.start, part.end or 0)
-        chunks = iter_chunks(
-            stream,
+    with part.source.open(is_buffered=False) as raw:
+        yield from iter_chunks(
+            RangeStream(part.source.name, raw, part.start, part.end or 0),
             part.source.name,
             chunk_bytes=settings.chunk_bytes,
             max_line_bytes=max(settings.max_line_bytes, part.source.longest_bytes),
-            first_line=part.first_line,
+            first_line=first_line,
         )
-        for chunk in chunks:
-            yield ReadChunk(decoded=decoder.decode(chunk.data, chunk.first_line), bytes_read=chunk.bytes_read)

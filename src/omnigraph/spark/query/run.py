@@ -25,6 +25,7 @@ from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
+from omnigraph.spark.jobs import command_jobs, is_connect
 from omnigraph.spark.query.liveness import result_uses
 from omnigraph.spark.query.lowering import lower_match, lower_output
 from omnigraph.spark.query.reading import Reading, Sizes
@@ -130,8 +131,7 @@ class _ContextJobs:
 
 
 def _jobs_of(spark: SparkSession) -> _Jobs:
-    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
-    return _SessionJobs(spark) if is_remote else _ContextJobs(spark)
+    return _SessionJobs(spark) if is_connect(spark) else _ContextJobs(spark)
 
 
 @record
@@ -193,7 +193,10 @@ def run_query(
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared)
     relations = FrameRelations(spark=given_or_started(spark))
-    with watched(relations.spark, prepared.context.options, prepared.context.limits):
+    with (
+        command_jobs(relations.spark, "query", prepared.plan.read.name),
+        watched(relations.spark, prepared.context.options, prepared.context.limits),
+    ):
         lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
         rows = collect(lowered, prepared)
     info = ReadInfo(
@@ -242,7 +245,8 @@ def frame(
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared)
     relations = FrameRelations(spark=given_or_started(spark))
-    lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
+    with command_jobs(relations.spark, "query", prepared.plan.read.name):
+        lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
     relation = lowered.relation
     assert isinstance(relation, FrameRelation)  # noqa: S101 - relations of Spark beget no others
     if isinstance(lowered.last, MergeGroupsTask):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal, NoReturn, cast, get_args
 
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, SparkUnsupportedError, UsageError
 from omnigraph.records import record
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, check_choice, check_text
@@ -43,6 +43,8 @@ _KNOWN = frozenset(
 )
 # What Spark itself puts beside the options of a source.
 _SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
+# What only the tables of a catalog have.
+_TABLES_OWN = frozenset({"provider", "owner", "location", "external", "is_managed_location"})
 _MOST = 100_000
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -103,8 +105,10 @@ class SourceOptions:
 
         Raises:
             UsageError: one is missing, unknown or not of its form.
+            SparkUnsupportedError: they are those of a table of a catalog.
         """
         options = {key.lower(): value for key, value in given.items()}
+        _refuse_table(options)
         _refuse_unknown(options)
         for key, value in options.items():
             # Credentials may stand in this one, so that nothing of it is shown.
@@ -149,6 +153,19 @@ class SourceOptions:
         if self.type_name is None:
             _refuse("type", "", "the name of a type")
         return self.type_name
+
+
+def _refuse_table(options: Mapping[str, str]) -> None:
+    # A catalog adds what it knows of a table when it makes one, and forgets all options when the table is used.
+    if _TABLES_OWN.isdisjoint(options) and any(not key.startswith("spark.") for key in options):
+        return
+    details = BadValue(what="table", value="omnigraph", expected="a temporary view, or the options graph and type")
+    raise SparkUnsupportedError(
+        "the format 'omnigraph' has no tables in a catalog, which would forget the options 'graph' and 'type'",
+        details=details,
+        hint="CREATE TEMPORARY VIEW name USING omnigraph OPTIONS (graph '…', type '…') makes a view for SELECT and"
+        " INSERT INTO, omnigraph.spark.views(graph) one per type; df.write.format('omnigraph') takes the same options",
+    )
 
 
 def _refuse_unknown(options: Mapping[str, str]) -> None:

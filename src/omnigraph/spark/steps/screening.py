@@ -102,7 +102,7 @@ class EndsTask:
 def find_missing_ends(order: ScreenOrder, task: EndsTask) -> FoundRows | None:
     """Find the rows of an edge type with an end that does not exist."""
     edge = order.catalog.edges[task.table_key.partition(":")[2]]
-    rows = _read(order.scratch, task.files, ("src", "dst"))
+    rows = _living(_read(order.scratch, task.files, ("src", "dst"), f"{MARK}op"))
     numbers = rows.column("row").to_numpy()
     found: list[pa.Table] = []
     for (column, _), name in zip(_SIDES, (edge.from_type, edge.to_type), strict=True):
@@ -119,6 +119,12 @@ def find_missing_ends(order: ScreenOrder, task: EndsTask) -> FoundRows | None:
     order.scratch.put(name, joined)
     places = joined.column("row")
     return FoundRows(name=name, rows=len(pc.unique(places)), first=pc.min(places).as_py())
+
+
+def _living(rows: pa.Table) -> pa.Table:
+    """Return rows but for those of a change log that delete: what they name need not be there."""
+    name = f"{MARK}op"
+    return rows.filter(pc.not_equal(rows.column(name), DELETE)) if name in rows.schema.names else rows
 
 
 def _missing(order: ScreenOrder, task: EndsTask, node: NodeType, ends: pa.Array) -> pa.Array:
@@ -388,14 +394,14 @@ def _values(kind: PropertyType, texts: pa.Array) -> pa.Array:
             return texts.cast(wanted)
 
 
-def _read(scratch: ScratchPlace, files: Sequence[str], columns: Sequence[str]) -> pa.Table:
-    """Return columns of rows with their places as ``row``, of keys files or of files of rows."""
+def _read(scratch: ScratchPlace, files: Sequence[str], columns: Sequence[str], also: str | None = None) -> pa.Table:
+    """Return columns of rows with their places as ``row``, of keys files or files of rows; ``also`` if it is there."""
     found = []
     for name in files:
         for batch in scratch.read_arrow(name):
             at = ROW if ROW in batch.schema.names else KEY_ROW
-            chosen = batch.select([at, *columns])
-            found.append(pa.table(chosen.columns, names=["row", *columns]))
+            names = [*columns, *([also] if also is not None and also in batch.schema.names else [])]
+            found.append(pa.table(batch.select([at, *names]).columns, names=["row", *names]))
     if not found:
         return pa.table({"row": pa.array([], pa.int64()), **{name: pa.array([], pa.string()) for name in columns}})
     return pa.concat_tables(found)

@@ -99,7 +99,7 @@ def _format(fmt: str) -> str:
 
 def _options(fmt: str, options: Mapping[str, str]) -> dict[str, str]:
     # A table without names of its columns is of no use.
-    usual = {"header": "true", "inferSchema": "true"} if fmt == "csv" else {}
+    usual = {"header": "true"} if fmt == "csv" else {}
     return {**usual, **options}
 
 
@@ -260,6 +260,8 @@ def run_sql(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> D
         SparkJobError: it is no query, or does not fit the frames.
     """
     # Names are those of the whole session, and another run may mean something else by them.
+    # A micro-batch of a stream has a session of its own.
+    spark = next((frame.sparkSession for frame in frames.values()), spark)
     with _naming:
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)

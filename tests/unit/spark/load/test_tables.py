@@ -29,6 +29,8 @@ SMALL = SparkLoadSettings(part_bytes=2000, merge_rows=40, fragment_rows=64)
 class RestlessRunner:
     """Does every task twice and answers with the second attempt; before a step somebody else may write."""
 
+    cores = None
+
     before: dict[str, object] = field(default_factory=dict)
 
     def run(self, function, tasks, doing):

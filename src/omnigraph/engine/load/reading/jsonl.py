@@ -41,6 +41,7 @@ class LineChunk:
 
     data: bytes
     first_line: int
+    last_line: int
     bytes_read: int
 
 
@@ -79,13 +80,13 @@ def iter_chunks(
 
 def _chunks(data: bytes, lines: int, first_line: int, bytes_read: int) -> Iterator[LineChunk]:
     size = _DENSE_BYTES if len(data) < lines * _SHORT_LINE_BYTES else len(data)
-    start = 0
+    start, last_line = 0, first_line + lines - 1
     while start < len(data):
         end = data.find(b"\n", min(start + size, len(data)) - 1) + 1
         piece = data[start:end] if end - start < len(data) else data
-        yield LineChunk(data=piece, first_line=first_line, bytes_read=bytes_read)
-        start = end
-        first_line += _count_lines(piece) if end < len(data) else 0
+        after = first_line + _count_lines(piece) if end < len(data) else last_line + 1
+        yield LineChunk(data=piece, first_line=first_line, last_line=after - 1, bytes_read=bytes_read)
+        start, first_line = end, after
 
 
 def _size(pieces: Sequence[bytes | memoryview]) -> int:

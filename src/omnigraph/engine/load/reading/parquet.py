@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Scalar
-from omnigraph.engine.decimals import exact_cast
+from omnigraph.engine.decimals import aligned, exact_cast, is_whole, whole_cast
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.reading.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.reading.tables import (
@@ -66,7 +67,7 @@ def _can_parse_scalar(scalar: Scalar, given: pa.DataType) -> bool:
     if scalar is Scalar.BOOL:
         return has_texts or is_integer or bool(pa.types.is_boolean(given))
     if scalar in INTEGERS:
-        return is_integer
+        return is_whole(given)
     if scalar in FLOATS:
         return is_integer or bool(pa.types.is_floating(given))
     if scalar is Scalar.DECIMAL:
@@ -129,7 +130,7 @@ def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> t
     if kind.scalar is Scalar.BLOB and not is_text(column.type):
         wanted = pa.large_binary()
     try:
-        return column.cast(wanted), "text", None
+        return (whole_cast if pa.types.is_decimal(column.type) else pc.cast)(column, wanted), "text", None
     except pa.ArrowInvalid:
         # Out of range somewhere; the exact decoder finds where.
         return pa.nulls(len(column), wanted), "text", mask_of(column.is_valid())
@@ -145,7 +146,7 @@ def _parse_decimals(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Fla
     )
     try:
         if is_usual:
-            return exact_cast(column, stored), "text", None
+            return aligned(exact_cast(column, stored)), "text", None
     except pa.ArrowInvalid:
         # One of them has too many digits; the exact decoder finds which.
         pass
@@ -318,10 +319,10 @@ def misfits(source: Source, binding: ColumnBinding, schema: pa.Schema) -> tuple[
     for target, column in binding.columns.items():
         kind, given = column_kind(owner, target), schema.field(column).type
         plain = given.value_type if pa.types.is_dictionary(given) else given
-        is_id = takes_integers(owner, target) and pa.types.is_integer(plain)
+        is_id = takes_integers(owner, target) and is_whole(plain)
         # What pandas makes of whole numbers as soon as one of them is missing.
-        is_whole = source.is_in_memory and kind.scalar in INTEGERS and not kind.is_list and pa.types.is_floating(plain)
-        if not can_parse(kind, given) and not is_id and not is_whole:
+        is_pandas = source.is_in_memory and kind.scalar in INTEGERS and not kind.is_list and pa.types.is_floating(plain)
+        if not can_parse(kind, given) and not is_id and not is_pandas:
             text = f"property '{target}' expects {kind}, got a column of {given}"
             line = source.header_line
             found.append(RowProblem(line=line, rule="type", message=text, type_name=owner.name, property=target))
@@ -350,11 +351,20 @@ def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False
             # Exactly, whatever its size, which neither Arrow nor Python's calendar can hold.
             return count_of(kind, column, row)
         value = (column if bad is not None else values)[row].as_py()
+        if kind.scalar in INTEGERS:
+            value = _whole_value(value)
         if kind.scalar is Scalar.BLOB and isinstance(value, bytes):
             return inline_text(value)
         return value if kind.is_list or kind.is_vector else plain_value(kind, value)
 
     return ParsedColumn(values=values, flavour=flavour, bad=bad, value_at=value_at)
+
+
+def _whole_value(value: Any) -> Any:
+    """Return decimals, which have no fraction in a column of whole numbers, as integers."""
+    if isinstance(value, list):
+        return [_whole_value(item) for item in value]
+    return int(value) if isinstance(value, Decimal) else value
 
 
 def plain_value(kind: PropertyType, value: Any) -> Any:

@@ -43,14 +43,24 @@ class PlainDecoder:
         catalog: the accepted schema.
         is_patch: rows may leave out required properties, and it matters which ones they give.
         truncate: cut instants that are finer than a millisecond; otherwise they are problems.
+        is_front: the lines are those of the source from its front on, and not of a later part that counts its own.
 
     Raises:
         TypeMissingError: the schema has no such type.
         UsageError: a node type and an edge type share the name.
     """
 
-    def __init__(self, source: Source, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        catalog: Catalog,
+        *,
+        is_patch: bool = False,
+        truncate: bool = False,
+        is_front: bool = True,
+    ) -> None:
         self._source = source
+        self._is_front = is_front
         self._owner = owner_of(source, catalog)
         # Rows of a change log are patches until it is known which of them are whole.
         self._is_patch = is_patch or source.takes_changes
@@ -75,7 +85,7 @@ class PlainDecoder:
         """Return what the lines of ``data`` hold; its last byte is a line break."""
         if self._mistakes:
             # Told once, with the first lines.
-            is_first = first_line == self._source.first_row
+            is_first = self._is_front and first_line == self._source.first_row
             return DecodedChunk(types={}, problems=self._mistakes if is_first else ())
         if is_blank(data):
             return DecodedChunk(types={}, problems=())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.engine.decimals import is_whole
 from omnigraph.engine.load.sources.dialect import USUAL, Dialect, plain_column
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
@@ -379,7 +380,7 @@ class TableReader:
         if not takes_integers(self._owner, target):
             return column
         plain = plain_column(column)
-        return plain.cast(pa.string()) if pa.types.is_integer(plain.type) else column
+        return plain.cast(pa.string()) if is_whole(plain.type) else column
 
     def _given(self, count: int) -> Mapping[str, pa.Array]:
         # A column that the file has is given for every row; an empty cell gives null.

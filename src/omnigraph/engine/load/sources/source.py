@@ -145,14 +145,16 @@ class Source:
         except OSError:
             return None
 
-    def open(self) -> BinaryIO:
-        """Open the stored bytes.
+    def open(self, *, is_buffered: bool = True) -> BinaryIO:
+        """Open the stored bytes; without a buffer no more of them is read than is asked for.
 
         Raises:
             FileAccessError: it cannot be read.
         """
         with reading(self.name):
-            return sys.stdin.buffer if self.path == STDIN else open_input(self.path, self.options)
+            if self.path == STDIN:
+                return sys.stdin.buffer
+            return open_input(self.path, self.options, is_buffered=is_buffered)
 
 
 class ByteStream:
@@ -250,13 +252,18 @@ def is_compressed(source: Source) -> bool:
     Raises:
         FileAccessError: it cannot be read.
     """
-    with source.open() as raw:
-        return _codec(source, raw) is not None
+    with source.open(is_buffered=False) as raw:
+        with reading(source.name):
+            start = raw.read(_MAGIC_BYTES)
+        return _codec_of(start) is not None
 
 
 def _codec(source: Source, raw: Any) -> str | None:
     with reading(source.name):
-        start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+        return _codec_of(raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES])
+
+
+def _codec_of(start: bytes) -> str | None:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 

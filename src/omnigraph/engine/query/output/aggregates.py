@@ -1,7 +1,8 @@
 """Aggregates with implicit groups.
 
 Rows are first gathered by the entities behind the group columns, which are plain numbers, and only the few groups that
-remain are gathered by their values. Partial sums of each morsel are kept, never its rows.
+remain are gathered by their values. Partial sums of each morsel are kept, never its rows; they are exact, so that the
+order of rows and morsels does not show.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import comparable, one_array
+from omnigraph.engine.exact_sums import PARTIAL, ExactSums
 from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame
@@ -83,6 +85,7 @@ def _plain(of: pa.DataType) -> pa.DataType:
 
 # No variable can be called so.
 _PLACE = "#place"
+_ROW = "#row"
 # Partial groups are merged when so many of them have gathered, and twice as many as the last merge left.
 _PARTIAL_ROWS = 1 << 20
 # Beside its input, merging holds the input in parts and its output.
@@ -206,9 +209,14 @@ def _binned(
     present[codes] = True
     chosen = np.flatnonzero(present)
     columns = {variable: pa.array(entities.all_ids[chosen])}
+    places = np.cumsum(present) - 1
     for measure in measures:
-        sums = np.bincount(codes, weights=_addends(context, frame, measure), minlength=count)[chosen]
-        columns[measure.name] = pa.array(sums if measure.function == "sum" else sums.astype(np.int64))
+        addends = _addends(context, frame, measure)
+        if measure.function == "sum" and addends is not None:
+            columns[measure.name] = ExactSums.of(addends, places[codes], len(chosen)).encode()
+        else:
+            counts = np.bincount(codes, weights=addends, minlength=count)[chosen]
+            columns[measure.name] = pa.array(counts.astype(np.int64))
     return pa.table(columns)
 
 
@@ -241,23 +249,51 @@ def _measured(context: MatchedRows, frame: Frame, measure: _Measure, weights: np
 
 def _group(rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure], *, keeps_order: bool = False) -> pa.Table:
     """Merge partial results of equal keys; groups come in any order, or in that of their first row."""
+    sums = [measure for measure in measures if measure.function == "sum"]
+    texts = [measure for measure in measures if _is_text(rows, measure)]
+    plain = [measure for measure in measures if measure not in sums and measure not in texts]
     if keys:
         # Arrow gives groups in the order of its hash table.
-        places = [(_PLACE, "min")] if keeps_order else []
-        rows = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows))) if keeps_order else rows
-        plan = [(measure.name, measure.merge) for measure in measures if not _is_text(rows, measure)]
-        grouped = rows.group_by(list(keys), use_threads=False).aggregate(plan + places)
+        more = [(_PLACE, "min")] if keeps_order else []
+        more += [(_ROW, "list")] if sums else []
+        numbered = pa.array(np.arange(rows.num_rows))
+        source = rows.append_column(_PLACE, numbered) if keeps_order else rows
+        source = source.append_column(_ROW, numbered) if sums else source
+        plan = [(measure.name, measure.merge) for measure in plain]
+        grouped = source.group_by(list(keys), use_threads=False).aggregate(plan + more)
         columns = {key: grouped.column(key) for key in keys}
         columns |= {name: grouped.column(f"{name}_{function}") for name, function in plan}
-        found = _with_texts(rows, pa.table(columns), keys, [item for item in measures if _is_text(rows, item)])
+        codes = _codes(grouped.column(f"{_ROW}_list"), rows.num_rows) if sums else np.zeros(0, dtype=np.int64)
+        columns |= {measure.name: _added(rows.column(measure.name), codes, grouped.num_rows) for measure in sums}
+        found = _with_texts(rows, pa.table(columns), keys, texts)
         return found.take(pc.sort_indices(grouped.column(f"{_PLACE}_min"))) if keeps_order else found
     merged = {}
-    for measure in measures:
+    for measure in plain:
         column = rows.column(measure.name)
         function = {"sum": pc.sum, "min": pc.min, "max": pc.max}[measure.merge]
-        scalar = _extreme_text(column, measure.merge) if _is_text(rows, measure) else function(column)
-        merged[measure.name] = pa.array([scalar.as_py()], column.type)
+        merged[measure.name] = pa.array([function(column).as_py()], column.type)
+    for measure in texts:
+        least = _extreme_text(rows.column(measure.name), measure.merge)
+        merged[measure.name] = pa.array([least.as_py()], pa.string())
+    for measure in sums:
+        merged[measure.name] = _added(rows.column(measure.name), np.zeros(rows.num_rows, dtype=np.int64), 1)
     return pa.table(merged)
+
+
+def _codes(rows: pa.ChunkedArray, count: int) -> npt.NDArray[np.int64]:
+    """Return the number of each row's group; ``rows`` are those of each group."""
+    lists = one_array(rows)
+    codes = np.empty(count, dtype=np.int64)
+    codes[lists.flatten().to_numpy()] = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
+    return codes
+
+
+def _added(column: pa.ChunkedArray, codes: npt.NDArray[np.int64], count: int) -> pa.Array:
+    """Return partial sums of numbers, or of partial sums, by the code of their group."""
+    values = one_array(column)
+    if values.type == PARTIAL:
+        return ExactSums.decode(values).merge(codes, count).encode()
+    return ExactSums.of(np.asarray(pc.fill_null(values, 0.0)), codes, count).encode()
 
 
 def _is_text(rows: pa.Table, measure: _Measure) -> bool:
@@ -353,7 +389,8 @@ def finish_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
             columns.append(pc.fill_null(groups.column(f"#count{index}"), 0).cast(of))
         elif call.function in {"sum", "avg"}:
             count = groups.column(f"#count{index}")
-            total = pc.if_else(pc.greater(pc.fill_null(count, 0), 0), groups.column(f"#sum{index}"), None)
+            sums = pa.array(ExactSums.decode(one_array(groups.column(f"#sum{index}"))).rounded())
+            total = pc.if_else(pc.greater(pc.fill_null(count, 0), 0), sums, None)
             columns.append(total if call.function == "sum" else pc.divide(total, count.cast(pa.float64())))
         else:
             columns.append(groups.column(f"#{call.function}{index}").cast(of))

@@ -1,7 +1,8 @@
 """Groups, distinct rows, order and cuts of computed rows, by the relational kernel, which spills when memory is short.
 
 Expressions are computed by Arrow kernels before and after; what is sent between are plain columns. Dates travel as
-numbers, because the kernel knows fewer of them than we do.
+numbers, because the kernel knows fewer of them than we do. Sums are exact, so that the order of rows does not show:
+decimals travel as units of their last digit, and floats with their limbs.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.decimals import HALF, to_doubles, units_of
+from omnigraph.engine.exact_sums import ExactSums, limb_columns
 from omnigraph.engine.query.functions.decimals import finish_sums
 from omnigraph.engine.query.functions.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
@@ -36,8 +40,6 @@ if TYPE_CHECKING:
 
 NUMBER = "#n"
 _FUNCTIONS = {
-    "avg": "avg({0}::DOUBLE)",
-    "sum": "sum({0}::DOUBLE)",
     "sum_int": "CAST(sum({0}) AS BIGINT)",
     "min": "min({0})",
     "max": "max({0})",
@@ -154,7 +156,7 @@ class RelationalKernel:
         exact = [measure for measure in measures if _is_exact(measure)]
         for at, measure in enumerate(measures):
             text, first = _measure_sql(measure, keys, at, _row_order(rows.schema, order))
-            parts = _halves(measure, text) if measure in exact else {measure.name: text}
+            parts = _exact_parts(measure, text) if measure in exact else {measure.name: text}
             texts += [f"{part} AS {quoted(name)}" for name, part in parts.items()]
             firsts += [first] if first else []
         if firsts:
@@ -162,7 +164,9 @@ class RelationalKernel:
         named = [quoted(key) for key in keys]
         columns = ", ".join([*named, *texts]) or "1"
         grouped = f" GROUP BY {', '.join(named)}" if named else ""
-        stream = RowStream(rows.schema, rows.batches, {m.argument: m for m in measures if _is_of_decimals(m)})
+        decimals = {m.argument: m for m in measures if _is_of_decimals(m)}
+        floats = [m.argument for m in exact if m.argument is not None and m.argument not in decimals]
+        stream = RowStream(rows.schema, rows.batches, decimals, dict.fromkeys(floats))
         found = self._run(f"SELECT {columns} FROM {source}{grouped}", stream)  # noqa: S608 - as above
         if not exact:
             return found
@@ -258,26 +262,69 @@ def _is_of_decimals(measure: Measure) -> bool:
 
 
 def _is_exact(measure: Measure) -> bool:
-    """Whether a measure adds decimals, of which the kernel is given the units of their last digit."""
-    return _is_of_decimals(measure) and measure.call.function in _SUMS
+    """Whether a measure adds numbers: the kernel is given integers that they consist of."""
+    return measure.argument is not None and measure.call.function in _SUMS
 
 
-def _halves(measure: Measure, text: str) -> dict[str, str]:
-    """Return sums of two halves of each number, which no number of rows can make too large, and how many there are."""
-    units = f"({text})::HUGEINT"
-    return {
-        f"{measure.name}#high": f"sum({units} // {HALF}::HUGEINT)",
-        f"{measure.name}#low": f"sum({units} % {HALF}::HUGEINT)",
-        f"{measure.name}#count": f"count({text})",
+# The places of limbs that have columns of their own: of numbers between 1e-28 and 1e38.
+_FIRST_PLACE, _PLACES = 31, 10
+
+
+def _exact_parts(measure: Measure, text: str) -> dict[str, str]:
+    """Return the sums of the integers that numbers consist of, and how many numbers there are.
+
+    ``text`` gives a column of the rows that the measure is about, as in ``CASE WHEN … THEN {} END``.
+    """
+    argument = measure.argument or ""
+    of = text.format(quoted(argument))
+    count = {f"{measure.name}#count": f"count({of})"}
+    if _is_of_decimals(measure):
+        # Two halves of each number, which no number of rows can make too large.
+        units = f"({of})::HUGEINT"
+        return count | {
+            f"{measure.name}#high": f"sum({units} // {HALF}::HUGEINT)",
+            f"{measure.name}#low": f"sum({units} % {HALF}::HUGEINT)",
+        }
+    columns = {
+        f"{measure.name}#{at}": f"CAST(sum({text.format(quoted(_limb(argument, at)))}) AS BIGINT)"
+        for at in range(_PLACES)
     }
+    # The few numbers that have no limbs in those places, each with how often it is there.
+    return count | columns | {f"{measure.name}#others": f"histogram({text.format(quoted(_others(argument)))})"}
+
+
+def _limb(argument: str, at: int) -> str:
+    return f"{argument}#limb{at}"
+
+
+def _others(argument: str) -> str:
+    return f"{argument}#others"
 
 
 def _finished(found: pa.Table, measure: Measure) -> pa.Array:
-    high, low, count = (one_array(found.column(f"{measure.name}#{part}")) for part in ("high", "low", "count"))
+    count = one_array(found.column(f"{measure.name}#count"))
+    if not _is_of_decimals(measure):
+        return _finished_floats(found, measure, count)
+    high, low = (one_array(found.column(f"{measure.name}#{part}")) for part in ("high", "low"))
     assert measure.call.argument is not None  # noqa: S101 - it adds something
     return finish_sums(
         measure.call.function, high, low, count, measure.call.argument.type, arrow_type(measure.call.type)
     )
+
+
+def _finished_floats(found: pa.Table, measure: Measure, count: pa.Array) -> pa.Array:
+    columns = [pc.fill_null(one_array(found.column(f"{measure.name}#{at}")), 0).to_numpy() for at in range(_PLACES)]
+    sums = ExactSums.of_limbs(_FIRST_PLACE, np.column_stack(columns))
+    others = one_array(found.column(f"{measure.name}#others"))
+    if len(others) and len(others.keys):
+        lengths = np.diff(others.offsets.to_numpy())
+        groups = np.repeat(np.arange(len(others)), lengths)
+        span = slice(others.offsets[0].as_py(), others.offsets[-1].as_py())
+        numbers, times = others.keys.to_numpy()[span], others.items.to_numpy()[span].astype(np.int64)
+        single = ExactSums.of(numbers, np.arange(len(numbers)), len(numbers)).times(times)
+        sums = sums.plus(single.merge(groups, len(others)))
+    total = pc.if_else(pc.greater(count, 0), pa.array(sums.rounded()), None)
+    return total if measure.call.function == "sum" else pc.divide(total, count.cast(pa.float64()))
 
 
 def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
@@ -285,7 +332,10 @@ def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
 
 
 def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
-    """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one."""
+    """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one.
+
+    For an exact one the text is that of a column, whose name is left open.
+    """
     call = measure.call
     if measure.argument is None:
         return ("count(*)" if measure.where is None else f"count({_where(measure.where, '1')})"), None
@@ -308,7 +358,8 @@ def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> 
             partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions])
             first = f"row_number() OVER (PARTITION BY {partition}) = 1 AS {mark}"
             conditions.append(mark)
-        return (f"CASE WHEN {' AND '.join(conditions)} THEN {argument} END" if conditions else argument), first
+        chosen = " AND ".join(conditions).replace("{", "{{").replace("}", "}}")
+        return (f"CASE WHEN {chosen} THEN {{}} END" if conditions else "{}"), first
     if measure.where is not None:
         argument = _where(measure.where, argument)
     distinct = "DISTINCT " if call.is_distinct else ""
@@ -333,7 +384,8 @@ def _where(condition: str, value: str) -> str:
 class RowStream:
     """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that.
 
-    ``decimals`` are the columns of decimals that a measure adds up, or takes as floats.
+    ``decimals`` are the columns of decimals that a measure adds up, or takes as floats; ``floats`` the columns of other
+    numbers that one adds up, which get their limbs beside them.
     """
 
     def __init__(
@@ -341,6 +393,7 @@ class RowStream:
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
         decimals: Mapping[str | None, Measure] = MappingProxyType({}),
+        floats: Iterable[str] = (),
     ) -> None:
         fields = [
             field.with_type(_taken(pa.array([], field.type), decimals[field.name]).type)
@@ -348,6 +401,10 @@ class RowStream:
             else field
             for field in schema
         ]
+        self._floats = tuple(floats)
+        for name in self._floats:
+            fields += [pa.field(_limb(name, at), pa.int64()) for at in range(_PLACES)]
+            fields.append(pa.field(_others(name), pa.float64()))
         self.schema = pa.schema(fields)
         self.batches = batches
         self._decimals = decimals
@@ -360,7 +417,7 @@ class RowStream:
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self.batches:
-                yield batch if not self._decimals else self._prepared(batch)
+                yield self._prepared(batch) if self._decimals or self._floats else batch
         except BaseException as problem:
             self.problem = problem
             raise
@@ -370,7 +427,17 @@ class RowStream:
             _taken(column, self._decimals[name]) if name in self._decimals else column
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
+        for name in self._floats:
+            columns += _limbs_of(batch.column(name))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _limbs_of(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the limbs of numbers, place by place, then the numbers that have none."""
+    values = np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), 0.0))
+    limbs, others = limb_columns(values, _FIRST_PLACE, _PLACES)
+    yield from map(pa.array, limbs)
+    yield pa.array(values, mask=~others)
 
 
 def _taken(values: pa.Array, measure: Measure) -> pa.Array:

@@ -76,7 +76,8 @@ def optimize_on_spark(
     check_callable("progress", progress)
     if types is not None:
         types = checked_names("types", types)
-    runner = ExecutorMaintenance(engine.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
+    tasks = SparkRunner(spark=given_or_started(spark), command="optimize")
+    runner = ExecutorMaintenance(engine.store.storage, tasks, progress=progress)
     request = OptimizeRequest(branch=branch, types=types, actor=actor, message=message, policy=policy)
     return engine.calls.run(lambda: optimize(engine, request, Attachments(runner=runner)))
 

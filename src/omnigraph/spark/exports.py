@@ -66,7 +66,7 @@ def export(
     with counting():
         cut = engine.calls.run(lambda: export_cut(engine, branch, at, types))
         job = ExportJob.plan(cut, to, format, graph=storage, settings=settings or ExportSettings())
-        writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
+        writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark), command="export"), progress)
         return job.run(writer.write, Runtime.system())
 
 

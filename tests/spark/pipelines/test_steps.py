@@ -1,0 +1,186 @@
+"""Rows of steps: compared or folded they become the same graph, and values that were reached are kept as they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from functools import partial
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.errors import ConstraintViolationError, KeyExistsError
+from omnigraph.pipelines import Pipeline, quarantine
+from omnigraph.pipelines.running import quarantined, read_quarantine, run
+from omnigraph.runtime import Runtime
+from omnigraph.spark.steps.sources import Watermark, is_beyond, newest_value, rows_between
+from tests.load_graph import export, make_graph
+from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
+
+AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s=0)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    with make_graph(tmp_path / "graph", SCHEMA) as opened:
+        yield opened
+
+
+def folded(crm):
+    """Return a pipeline whose rows say what is to be done with them, which is nothing special."""
+    declared = crm.declaration()
+    return replace(declared, types=tuple(replace(step, deletes="false") for step in declared.types))
+
+
+def counts(report):
+    names = ("rows_in", "written", "unchanged", "superseded", "deleted", "dropped", "quarantined", "stubs")
+    return {step.name: [getattr(step, name) for name in names] for step in report.steps}
+
+
+def test_rows_that_are_compared_and_rows_that_are_folded_give_the_same_graph_and_counts(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    with make_graph(tmp_path / "other", SCHEMA) as other:
+        first = [row(n, n) for n in range(5)]
+        # Missing ends, values that do not fit, a broken rule, and a key that occurs twice.
+        odd = [row(7, 7, age=-1), row(8, 8, email=None), row(9, 9, team=None), row(1, 10, name="again")]
+        for name, rows in (("a.parquet", first + odd), ("b.parquet", [row(2, 20, name="new"), row(3, 21), row(6, 22)])):
+            write_customers(raw, name, rows)
+            one, two = run(pipeline(raw), graph, spark=spark), run(folded(pipeline(raw)), other, spark=spark)
+            assert counts(one) == counts(two)
+            assert one.changes == two.changes
+            assert export(graph) == export(other)
+        kept = [
+            sorted((one["step"], one["rule"]) for one in read_quarantine(each, "crm").to_pylist())
+            for each in (graph, other)
+        ]
+        assert kept[0] == kept[1]
+        assert ("person", "duplicate_key") in kept[0]
+
+
+def test_two_rows_of_one_key_fail_where_nothing_says_which_counts(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1), row(1, 2, name="again")])
+    for deletes in (None, "false"):
+        crm = Pipeline("crm")
+        crm.source("customers", format="parquet", path=str(raw))
+        crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, deletes=deletes)
+        with pytest.raises(ConstraintViolationError):
+            run(crm, graph, spark=spark)
+    assert people(graph) == {}
+
+
+def test_appended_rows_may_not_be_there_whichever_way_they_go(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1)])
+    for dry_run in (False, True):
+        crm = Pipeline("crm")
+        crm.source("customers", format="parquet", path=str(raw))
+        crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, mode="append")
+        if not dry_run:
+            run(crm, graph, spark=spark)
+        with pytest.raises(KeyExistsError):
+            run(crm, graph, spark=spark, dry_run=dry_run)
+
+
+def test_late_rows_lose_against_what_earlier_runs_have_stored(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, sequence="age")
+    write_customers(raw, "a.parquet", [row(1, 1, age=10, name="newer")])
+    run(crm, graph, spark=spark)
+    write_customers(raw, "b.parquet", [row(1, 2, age=9, name="older"), row(2, 3, age=1)])
+    told = run(crm, graph, spark=spark)
+    assert (counts(told)["person"][:4], people(graph)["p1@x"]["name"]) == ([2, 1, 0, 1], "newer")
+
+
+def test_rejected_rows_lie_where_they_are_wanted_and_cleanup_leaves_them(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1, age=-1), row(2, 2)])
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw))
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, expect=[quarantine("adult", "age >= 0")])
+    run(crm, graph, spark=spark)
+    Cleanup(graph.store, Retention(keep=1), AT_ONCE, Runtime.system()).run()
+    write_customers(raw, "a.parquet", [row(1, 1, age=-1), row(3, 3)])
+    told = run(crm, graph, spark=spark, quarantine_to=tmp_path / "elsewhere")
+    assert told.quarantine == str(tmp_path / "elsewhere" / "crm" / f"run={told.run}")
+    assert [one.rows for one in quarantined(graph, "crm")] == [1, 1]
+    assert sorted(people(graph)) == ["p2@x", "p3@x"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        (pa.timestamp("us", tz="UTC"), 1_767_268_800_000_001, 1_767_268_800_000_002),
+        (pa.timestamp("us"), 1_767_268_800_000_001, 1_767_268_800_000_002),
+        (pa.int64(), 9, 10),
+        (pa.float64(), 0.1, 0.30000000000000004),
+        (pa.decimal128(20, 4), Decimal("9.0001"), Decimal("10.0000")),
+        (pa.date32(), date(2026, 1, 1), date(2026, 1, 2)),
+        (pa.string(), "it's", 'it\'s \\ "so"'),
+    ],
+    ids=str,
+)
+def test_a_value_that_was_reached_is_read_back_as_it_was(spark, kind, low, high):
+    frame = spark.createDataFrame(pa.table({"at": pa.array([low, high, None], kind)}))
+    reached = newest_value(frame, "at")
+    again = Watermark(**{name: reached.to_json()[name] for name in ("column", "type", "value")})
+    assert again == reached
+    assert not is_beyond(spark, again, reached)
+    before = newest_value(frame.filter("at IS NOT NULL").orderBy("at").limit(1), "at")
+    assert is_beyond(spark, reached, before)
+    assert (rows_between(frame, before, again).count(), rows_between(frame, None, again).count()) == (1, 3)
+
+
+def die_once(marker, batches):
+    """Kill the process of a worker amid its rows, the first time."""
+    for batch in batches:
+        yield batch
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_amid_its_rows_changes_nothing_about_the_run(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    rows = [row(n, n, age=-1 if n == 3 else n) for n in range(40)]
+    write_customers(raw, "a.parquet", rows)
+    crm = Pipeline("crm")
+
+    @crm.source
+    def customers(spark):
+        frame = spark.read.parquet(str(raw))
+        return frame.mapInArrow(partial(die_once, tmp_path / "marker"), frame.schema)
+
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, expect=[quarantine("adult", "age >= 0")])
+    told = run(crm, graph, spark=spark)
+    assert (tmp_path / "marker").exists()
+    assert counts(told)["Person"][:2] == [40, 39]
+    assert [one.rows for one in quarantined(graph, "crm")] == [1]
+    assert len(people(graph)) == 39
+    assert not list((tmp_path / "graph").glob("__scratch/*"))
+
+
+def test_records_that_mean_the_same_become_one_node(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1, name="Ann"), row(2, 2, name="Ann"), row(3, 3, name="Bo")])
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw))
+    crm.resolve(
+        "same",
+        input="customers",
+        id="email",
+        blocking=["name"],
+        compare=[("name", "exact", 1.0)],
+        threshold=0.9,
+    )
+    crm.node("Person", input="same", key="canonical_id", dedupe="email")
+    told = run(crm, graph, spark=spark)
+    assert (counts(told)["Person"][:4], sorted(people(graph))) == ([3, 2, 0, 1], ["P1@X", "P3@X"])
