@@ -171,7 +171,7 @@ CHOSEN_CRASHES = {
     "s3": CRASHES if IS_FULL else [*_of("insert_three_tables")[::5], *_of("branch_write_and_fork")[1::7]],
 }
 CHOSEN_RECOVERIES = {
-    "local": _part(BROKEN_RECOVERIES, 3),
+    "local": _part(BROKEN_RECOVERIES, 5),
     "s3": BROKEN_RECOVERIES if IS_FULL else BROKEN_RECOVERIES[1:-3:18],
 }
 CHOSEN_ALONE = {"local": _part(_of("mutate"), 8) if not IS_FULL else CRASHES, "s3": CRASHES if IS_FULL else []}

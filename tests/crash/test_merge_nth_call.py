@@ -195,13 +195,13 @@ OPERATIONS = {
     "apply": ApplyLog(),
 }
 PLAIN = [
-    Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
-    Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=29),
+    Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=29),
+    Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=41),
     Loop(operation="merge_of_proposal", trouble=ERROR_AFTER, goes_on=False, step=47),
-    Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
+    Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=47),
     Loop(operation="merge_of_schemas", trouble=ERROR_AFTER, goes_on=True, step=53),
-    Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
-    Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=13),
+    Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=19),
+    Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=23),
     Loop(operation="apply", trouble=LOST_ANSWERS, goes_on=True, step=23),
 ]
 

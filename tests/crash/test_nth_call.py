@@ -132,14 +132,14 @@ OPERATIONS = {
 
 
 PLAIN = [
-    Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True, step=3),
-    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=9),
-    Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=8),
-    Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=7),
-    Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=17),
+    Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True, step=5),
+    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=13),
+    Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=12),
+    Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=12),
+    Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=29),
     Loop(operation="create_branch", trouble=DROP_BEFORE, goes_on=False, step=5),
-    Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=9),
-    Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=17),
+    Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=16),
+    Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=27),
 ]
 
 

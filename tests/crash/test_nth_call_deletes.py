@@ -18,10 +18,10 @@ DRAFT = BranchName("draft")
 _MOST_CALLS = 60
 _FEWEST_CALLS = 10
 PLAIN = [
-    pytest.param(ERROR_AFTER, True, 3, False, id="error-after-again"),
-    pytest.param(OUTAGE, False, 6, False, id="outage-gives-up"),
-    pytest.param(DROP_AFTER, False, 6, False, id="drop-after-gives-up"),
-    pytest.param(ERROR_AFTER, False, 4, True, id="error-after-gives-up-merged"),
+    pytest.param(ERROR_AFTER, True, 5, False, id="error-after-again"),
+    pytest.param(OUTAGE, False, 9, False, id="outage-gives-up"),
+    pytest.param(DROP_AFTER, False, 9, False, id="drop-after-gives-up"),
+    pytest.param(ERROR_AFTER, False, 7, True, id="error-after-gives-up-merged"),
 ]
 FULL = [
     pytest.param(

@@ -50,7 +50,7 @@ RUN = [case for case in ON_SPARK if LONG or "-".join(case.id.split("-")[:2]) in 
 SHUFFLED = {"blocks-08", "walks-04", "walks-11"}
 NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
 # A job is two orders of magnitude slower than the rows of such graphs: a few texts stand for the many in process.
-TEXTS = 600 if LONG else 24
+TEXTS = 600 if LONG else 12
 
 
 @pytest.fixture(scope="module")

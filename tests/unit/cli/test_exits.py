@@ -79,4 +79,5 @@ def test_command_inside_a_program_leaves_the_program_s_heap_alone(capsys: pytest
         main(["query", "--help"])
     assert ended.value.code == 0
     assert "Usage" in capsys.readouterr().out
-    assert gc.get_freeze_count() == frozen
+    # What the run itself has frozen may end in the meantime; what a command froze would be thousands of objects.
+    assert gc.get_freeze_count() <= frozen
