@@ -131,7 +131,7 @@ class Reading:
             PipelineInvalidError: its function raises something.
         """
         if source.function is not None:
-            return _checked(self.pipeline, source, called(source, source.function, **_session(source, self.spark)))
+            return _checked(self.pipeline, source, called(source, source.function, [self.spark]))
         return read_files(self.spark, source.format or "parquet", source.paths, source.options)
 
     def _files_of(self, source: SourceStep) -> Mapping[str, Any]:
@@ -139,14 +139,6 @@ class Reading:
             return {}
         listed = list_files(source.paths, self.storage_options or {})
         return {"by": "all", "files": [file.to_json() for file in listed[:_SHOWN_FILES]]}
-
-
-def _session(source: SourceStep, spark: Any) -> dict[str, Any]:
-    """Return the session by the name that the function of a source gives it, whatever that is."""
-    code = getattr(source.function, "__code__", None)
-    if code is None:
-        return {"spark": spark}
-    return dict.fromkeys(code.co_varnames[: min(code.co_argcount, 1)], spark)
 
 
 def _with_base(source: SourceStep) -> dict[str, str]:
@@ -221,7 +213,7 @@ class Frames:
 
     def _rows(self, step: FrameStep, inputs: Mapping[str, Any]) -> Any:
         if step.function is not None:
-            return _checked(self._declaration.name, step, called(step, step.function, **inputs))
+            return _checked(self._declaration.name, step, called(step, step.function, list(inputs.values())))
         if step.sql is not None:
             return run_sql(self._spark, step.sql, inputs)
         (frame,) = inputs.values()
