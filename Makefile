@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-pipelines spark-differential change-log clean
+.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -99,6 +99,9 @@ bench-algorithms: setup ## Time graph algorithms beside igraph on the same edges
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)
 
+bench-pipelines: setup ## Measure a declared pipeline beside a plain job of Spark (SIZE=S or M)
+	$(BIN)/python bench/pipelines.py --size $(SIZE)
+
 bench-startup: setup ## Time short commands beside the bare imports of pyarrow and lance
 	$(BIN)/python bench/startup.py
 
@@ -112,8 +115,8 @@ bench-clock: setup ## What tests only count, on the clock: serial hops of a writ
 	$(BIN)/python bench/hops.py
 	$(BIN)/python bench/interrupts.py
 
-spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
-	$(BIN)/python bench/spark_big.py
+spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph (PIPELINE=1 by a pipeline)
+	$(BIN)/python bench/spark_big.py $(if $(PIPELINE),--pipeline)
 
 spark-pipelines: setup ## Kill runs of pipelines at every step, in processes of their own, and run them again
 	OMNIGRAPH_SPARK_PIPELINES=1 $(BIN)/python -m pytest -q tests/spark/pipelines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from omnigraph.spark.optimize import ExecutorMaintenance, OptimizeStep, optimize_on_spark
+from omnigraph.spark.maintenance import ExecutorMaintenance, OptimizeStep, optimize_on_spark
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.store.tables.pinned import Search

@@ -255,7 +255,8 @@ class Pipeline:
             "evidence": evidence,
             "overrules": overrules,
         }
-        return self._declare("resolve", name, values)
+        part: _Part = self._declare("resolve", name, values)
+        return part
 
     @overload
     def check(self, name: Function, /) -> Function: ...

@@ -72,7 +72,8 @@ def _yaml(name: str, graph: str | None, nodes: list[NodeType], edges: list[EdgeT
     yield "# direct commits to the branch; audit merges if all checks pass; propose opens a proposal."
     yield "publish: direct"
     yield from ("", "sources:")
-    for owner in (*nodes, *edges):
+    owners: list[NodeType | EdgeType] = [*nodes, *edges]
+    for owner in owners:
         yield f"  {_snake(owner.name)}_rows:"
         yield "    format: csv"
         yield f"    path: data/{owner.name}.csv"
@@ -114,7 +115,8 @@ def _python(name: str, graph: str | None, nodes: list[NodeType], edges: list[Edg
     address = "" if graph is None else f", graph={graph!r}"
     yield "# direct commits to the branch; audit merges if all checks pass; propose opens a proposal."
     yield f'pipeline = Pipeline({name!r}{address}, publish="direct")'
-    for owner in (*nodes, *edges):
+    owners: list[NodeType | EdgeType] = [*nodes, *edges]
+    for owner in owners:
         yield from ("", "")
         yield '@pipeline.source()   # incremental="updated_at" reads only rows with a greater value than before'
         yield f"def {_snake(owner.name)}_rows(spark):"

@@ -380,7 +380,8 @@ class PartMaker:
     def _check_ratio(self, given: Given, item: Expectation) -> None:
         """Note what is wrong with an expectation that a function made."""
         place = item.place or given.place
-        for what, text in (("the name", item.name), ("the condition", item.condition)):
+        texts: dict[str, object] = {"the name": item.name, "the condition": item.condition}
+        for what, text in texts.items():
             if not isinstance(text, str) or not text.strip():
                 self.mistakes.append(
                     mistake_at(place, f"{what} of an expectation must be text, not {_shown(text)}", step=given.name)
@@ -395,7 +396,9 @@ class PartMaker:
         items = value if isinstance(value, list | tuple) else () if value is None else (value,)
         found = []
         for item in items:
-            parts = (item,) if isinstance(item, str) else tuple(item) if isinstance(item, list | tuple) else ()
+            parts: tuple[Any, ...] = (
+                (item,) if isinstance(item, str) else tuple(item) if isinstance(item, list | tuple) else ()
+            )
             # What is left out at the end has a default.
             column, method, weight, *rest = (*parts, *_COMPARED[len(parts) :])
             if isinstance(column, str) and column and isinstance(method, str) and _is_number(weight) and not rest:

@@ -2,11 +2,11 @@
 
 from omnigraph.spark.embed import embed_on_spark
 from omnigraph.spark.embed import embed_on_spark as embed
-from omnigraph.spark.export import export
+from omnigraph.spark.exports import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
 from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
-from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
-from omnigraph.spark.optimize import optimize_on_spark as optimize
+from omnigraph.spark.maintenance import OptimizeStep, optimize_on_spark
+from omnigraph.spark.maintenance import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.replicate import replicate_into

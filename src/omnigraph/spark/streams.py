@@ -24,7 +24,7 @@ from omnigraph.values import MAIN, check_choice, check_flag, check_instance, che
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from omnigraph.graph import Graph
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,9 +14,11 @@ from omnigraph.pipelines import Pipeline, quarantine
 from omnigraph.pipelines.check import find_mistakes, validate
 from omnigraph.pipelines.example import example_text
 from omnigraph.pipelines.files import load_declaration
+from omnigraph.pipelines.model import ComparisonMethod
 from omnigraph.pipelines.order import ordered_steps
 from omnigraph.pipelines.plan import plan_of
 from omnigraph.pipelines.sql import EndExpression, end_of, tables_in
+from omnigraph.spark.resolve.model import METHODS
 
 TABLES = {
     "SELECT * FROM a": ("a",),
@@ -47,6 +50,10 @@ def test_an_end_names_a_type_only_if_there_is_one():
         assert end_of(text, ["Person"]) == EndExpression(type_name=None, expressions=(text,))
     with pytest.raises(UsageError, match="never closed"):
         end_of("Person(a", ["Person"])
+
+
+def test_methods_are_those_of_resolutions():
+    assert get_args(ComparisonMethod) == METHODS
 
 
 def catalog() -> Catalog:

@@ -11,7 +11,7 @@ from tests.load_graph import make_graph
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.export.folder import ExportJob
 from omnigraph.runtime import Runtime
-from omnigraph.spark.export import ExecutorExport
+from omnigraph.spark.exports import ExecutorExport
 from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings

@@ -291,8 +291,10 @@ class Run:
         sources: Mapping[str, SourceRows],
         mark: Mapping[str, Any] | None = None,
     ) -> RunReport:
-        frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
         catalog = self.engine.catalog(place.name)
+        # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
+        validate(self.declaration, catalog, self._spark)
+        frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}

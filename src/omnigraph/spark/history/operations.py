@@ -21,8 +21,8 @@ from omnigraph.operations.history import DiffRequest, MergeRequest, PreviewMerge
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import NOTHING, Attachments, Request
 from omnigraph.runtime import Failpoints
-from omnigraph.spark.history.diff import ExecutorDiff
-from omnigraph.spark.history.merge import ExecutorMerge
+from omnigraph.spark.history.comparing import ExecutorDiff
+from omnigraph.spark.history.merging import ExecutorMerge
 from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started

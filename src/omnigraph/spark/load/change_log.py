@@ -70,7 +70,7 @@ class LogOrder:
 
 
 @record
-class DecidedLog:
+class LogChange:
     """What a log makes of a state: the files of each table, and what became of the rows. It holds no row.
 
     ``by_table`` has the counts of the tables that have rows, or lose some.
@@ -131,7 +131,7 @@ class LogDecider:
                 )
         return found
 
-    def decide(self, state: PinnedState) -> DecidedLog:
+    def decide(self, state: PinnedState) -> LogChange:
         """Fold the rows and compare them with what is stored.
 
         Raises:
@@ -154,7 +154,7 @@ class LogDecider:
             if gone is not None:
                 tables[key] = tables.get(key, TableFiles()).plus(TableFiles(deletes=(gone,)))
                 counts[key] = counts.get(key, ChangeCounts()) + ChangeCounts(cascaded=gone.rows)
-        return DecidedLog(
+        return LogChange(
             tables={key: files for key, files in sorted(tables.items()) if not files.is_empty},
             counts=sum(counts.values(), ChangeCounts()),
             by_table=counts,
@@ -162,7 +162,7 @@ class LogDecider:
             problems=tuple(problem for one in folded for problem in one.problems),
         )
 
-    def judge(self, decided: DecidedLog, state: PinnedState, limit: int) -> Violations:
+    def judge(self, decided: LogChange, state: PinnedState, limit: int) -> Violations:
         """Have one task ask the rules about what is to be written."""
         order = LogOrder(catalog=self.catalog, scratch=self.scratch, state=state, places=self.places)
         settings = self.settings

@@ -22,7 +22,7 @@ from omnigraph.engine.rows.columnar import complete_upserts
 from omnigraph.engine.rows.decoder import read_object
 from omnigraph.records import record
 from omnigraph.spark.load.parts import take_rows
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 
 _FEED = frozenset({"op", "kind", "type", "id", "sequence", "after"})
 
@@ -49,7 +49,7 @@ class FrameRows:
         """The tables that the frame is about, as far as its columns tell."""
         return () if self.binding is None else (self.binding.owner.table_key,)
 
-    def read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> WrittenPart:
+    def read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
         """Read rows that come as Arrow batches, as a part of the input; their lines count from 1."""
         catalog = orders.opened or orders.catalog
         table = None if self.binding is None else arrow_reader(catalog, self.binding, truncate=orders.truncate)

@@ -22,12 +22,12 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import DecidedLog, LogDecider
+from omnigraph.spark.load.change_log import LogChange, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-from omnigraph.spark.load.tables import TableWriter, WrittenTables
-from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
+from omnigraph.spark.load.tables import TableChanges, TableWriter
+from omnigraph.spark.load.written import LoadedInput, LoadedPart, WriteOrders
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
@@ -113,8 +113,7 @@ class LoadJob:
             takes_changes=is_log,
         )
         self._changes: ChangeCounts | None = None
-        # Whether a commit has begun that names what tasks wrote.
-        self._may_be_named = False
+        self._txn: WriteTxn | None = None
         # The tables that the input names, with rows or without.
         self._named: set[str] = set()
         self._seconds: dict[str, float] = {}
@@ -135,7 +134,7 @@ class LoadJob:
         self._seconds[step] = self._seconds.get(step, 0.0) + moment - self._since
         self._since = moment
 
-    def run(self, read: Callable[[list[WrittenPart]], Places]) -> SparkLoadResult:
+    def run(self, read: Callable[[list[LoadedPart]], Places]) -> SparkLoadResult:
         """Do all of it and leave nothing in the scratch place.
 
         Args:
@@ -145,11 +144,10 @@ class LoadJob:
             OmnigraphError: what ``read`` or :meth:`finish` raises; rows that no commit names were removed.
             KeyboardInterrupt: the caller was interrupted; the same holds, unless a commit had begun.
         """
-        written: list[WrittenPart] = []
+        written: list[LoadedPart] = []
         try:
             return self.finish(written, read(written))
         except BaseException as error:
-            # An interrupt tells nothing of a commit that had begun.
             is_clean = isinstance(error, OmnigraphError) and error.effect is Effect.NONE
             if is_clean or not self._may_be_named:
                 discard_noted(self.scratch)
@@ -157,7 +155,7 @@ class LoadJob:
         finally:
             self.scratch.clear()
 
-    def finish(self, parts: Sequence[WrittenPart], places: Places) -> SparkLoadResult:
+    def finish(self, parts: Sequence[LoadedPart], places: Places) -> SparkLoadResult:
         """Check and publish what tasks have read, all of it or nothing.
 
         Raises:
@@ -165,7 +163,7 @@ class LoadJob:
         """
         self.step_done("read")
         self._world.failpoints.hit("spark.load.after_read")
-        outcome = Outcome.of(self._catalog, self.scratch, parts, places, named=self._named)
+        outcome = LoadedInput.of(self._catalog, self.scratch, parts, places, named=self._named)
         with ProblemList(self._request.limit, self._request.errors_to) as problems:
             outcome.report(problems)
             problems.fail()
@@ -173,7 +171,7 @@ class LoadJob:
         self.step_done("publish")
         return self._result(outcome, written, done)
 
-    def discard(self, parts: Sequence[WrittenPart], error: OmnigraphError) -> None:
+    def discard(self, parts: Sequence[LoadedPart], error: OmnigraphError) -> None:
         """Remove the rows that tasks wrote to tables, if ``error`` says that no commit names them."""
         if error.effect is Effect.NONE:
             for part in parts:
@@ -181,7 +179,12 @@ class LoadJob:
                     if item.fragments:
                         discard_fragments(self.orders.tickets[item.table_key], item.fragments)
 
-    def _publish(self, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    @property
+    def _may_be_named(self) -> bool:
+        """Whether a commit may name what tasks wrote: an interrupt tells nothing of one that had begun."""
+        return self._txn is not None and bool(self._txn.changes)
+
+    def _publish(self, outcome: LoadedInput, problems: ProblemList) -> tuple[TableChanges, CommitResult]:
         attempt = 0
         while True:
             attempt += 1
@@ -196,7 +199,7 @@ class LoadJob:
                 if not can_repeat or attempt >= self._request.settings.attempts:
                     raise
 
-    def _begin(self, outcome: Outcome) -> WriteTxn:
+    def _begin(self, outcome: LoadedInput) -> WriteTxn:
         request = self._request
         txn = self._authority.begin(
             KINDS[request.mode], actor=request.actor, message=request.message, expected_head=request.expected_head
@@ -209,9 +212,12 @@ class LoadJob:
                 raise swept_error(table_key, self._read_on, head.orphan_floor)
         if request.batch is not None:
             txn.mark_batch(request.batch)
+        self._txn = txn
         return txn
 
-    def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _publish_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         if self._request.mode == "apply":
             return self._apply_on(txn, outcome, problems)
         self._tell("check", outcome)
@@ -236,7 +242,9 @@ class LoadJob:
             txn.add_check(check_again)
         return written, self._commit(txn)
 
-    def _apply_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _apply_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         """Decide what a change log makes of the state of a transaction, check it, and publish it."""
         settings = self._request.settings
         log = LogDecider(
@@ -281,7 +289,7 @@ class LoadJob:
         if changes:
             txn.add_check(check_again)
         self._changes = decided.counts
-        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+        return TableChanges(changes=changes, unchanged={}), self._commit(txn)
 
     def _table_writer(self) -> TableWriter:
         return TableWriter(
@@ -296,10 +304,9 @@ class LoadJob:
     def _commit(self, txn: WriteTxn) -> CommitResult:
         if self._request.run is not None:
             txn.run = self._request.run()
-        self._may_be_named = True
         return self._authority.commit(txn)
 
-    def _judge(self, log: LogDecider, decided: DecidedLog, snapshot: GraphSnapshot, problems: ProblemList) -> None:
+    def _judge(self, log: LogDecider, decided: LogChange, snapshot: GraphSnapshot, problems: ProblemList) -> None:
         if not decided.tables:
             return
         limit = max(self._request.limit, 1)
@@ -309,7 +316,7 @@ class LoadJob:
             details = Violations(items=found.items[:limit], total=found.total)
             raise ConstraintViolationError(found.items[0].message, details=details)
 
-    def _check(self, outcome: Outcome, snapshot: GraphSnapshot, problems: ProblemList) -> Verdict:
+    def _check(self, outcome: LoadedInput, snapshot: GraphSnapshot, problems: ProblemList) -> Verdict:
         """Ask the rules about the rows upon a state.
 
         Raises:
@@ -334,7 +341,7 @@ class LoadJob:
             problems.add(verdict.every_problem(self.scratch))
         raise verdict.error
 
-    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> ChangeKeys:
+    def _change(self, outcome: LoadedInput, snapshot: GraphSnapshot) -> ChangeKeys:
         mode_of = self._request.mode_of
         return ChangeKeys(
             catalog=self._catalog,
@@ -355,7 +362,7 @@ class LoadJob:
             },
         )
 
-    def _refuse_moved(self, txn: WriteTxn, outcome: Outcome, view: CommitView) -> None:
+    def _refuse_moved(self, txn: WriteTxn, outcome: LoadedInput, view: CommitView) -> None:
         """Rows of a merge were found to be stored or not; that must still be so."""
         for key in txn.changes:
             if self._request.mode_of(key) != "merge":
@@ -373,14 +380,14 @@ class LoadJob:
             if line.owns(entry.pin) and key not in self._request.cluster_by
         }
 
-    def _tell(self, phase: str, outcome: Outcome) -> None:
+    def _tell(self, phase: str, outcome: LoadedInput) -> None:
         if self._request.progress is not None:
             rows = sum(loaded.rows for loaded in outcome.types.values())
             read = sum(part.bytes_read for part in outcome.parts)
             told = LoadProgress(phase="check" if phase == "check" else "write", bytes_read=read, rows=rows)
             self._request.progress(replace(told, bytes_total=read))
 
-    def _result(self, outcome: Outcome, written: WrittenTables, done: CommitResult) -> SparkLoadResult:
+    def _result(self, outcome: LoadedInput, written: TableChanges, done: CommitResult) -> SparkLoadResult:
         counts = {loaded.owner.table_key: loaded for loaded in outcome.types.values()}
         edges = {key for key, loaded in counts.items() if isinstance(loaded.owner, EdgeType)}
         return SparkLoadResult(

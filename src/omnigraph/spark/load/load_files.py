@@ -26,7 +26,7 @@ from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.parts import read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import is_remote
@@ -243,7 +243,7 @@ def _run_load(
 ) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
-    def read(written: list[WrittenPart]) -> Places:
+    def read(written: list[LoadedPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
         owners = [owner_of(source, job.orders.catalog) for source in files if source.is_table]
@@ -352,7 +352,7 @@ def _load_frames(
 ) -> SparkLoadResult:
     job = LoadJob(engine, request, runner)
 
-    def read(written: list[WrittenPart]) -> Places:
+    def read(written: list[LoadedPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})
         job.name_tables(key for bound in bindings.values() for key in bound.table_keys)
         return _read(job, runner, frames, bindings, written)
@@ -387,7 +387,7 @@ def _read(
     runner: SparkRunner,
     frames: Mapping[str, DataFrame],
     bindings: Mapping[str, FrameRows],
-    parts: list[WrittenPart],
+    parts: list[LoadedPart],
 ) -> Places:
     """Add what tasks told to ``parts``; return what the row numbers stand for."""
     names: list[str] = []
@@ -398,7 +398,7 @@ def _read(
         rows = 0
         # Each partition is a source of its own, because nobody knows beforehand how many rows the others have.
         for number in range(len(names), max(found, default=-1) + 1):
-            part: WrittenPart | None = found.get(number)
+            part: LoadedPart | None = found.get(number)
             names.append(_title(name))
             offsets.append(rows)
             if part is not None:

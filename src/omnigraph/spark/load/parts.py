@@ -20,7 +20,7 @@ from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner
 
 _BLOCK_BYTES = 4 << 20
@@ -207,7 +207,7 @@ def _with_lines(parts: Sequence[SourcePart], runner: Runner) -> list[SourcePart]
     return numbered
 
 
-def read_part(orders: WriteOrders, part: SourcePart) -> WrittenPart:
+def read_part(orders: WriteOrders, part: SourcePart) -> LoadedPart:
     """Read one part of a source and write what it holds.
 
     Raises:

@@ -35,7 +35,7 @@ _REPLACED_AT_ONCE = 50_000
 
 
 @record
-class WrittenTables:
+class TableChanges:
     """What is to be published; how many rows per table were there exactly so, and how many replace stored ones."""
 
     changes: tuple[WrittenRows, ...]
@@ -70,7 +70,7 @@ class TableWriter:
         types: Mapping[str, LoadedType],
         direct: Mapping[str, TableTicket],
         superseded: Mapping[str, Superseded],
-    ) -> WrittenTables:
+    ) -> TableChanges:
         """Write what was put aside and return the changes of all tables.
 
         Args:
@@ -109,7 +109,7 @@ class TableWriter:
                 txn.read_table(key)
         counts = {key: sum(done.unchanged for done in some) for key, some in merged.items()}
         replaced = {key: sum(done.replaced for done in some) for key, some in merged.items()}
-        return WrittenTables(
+        return TableChanges(
             changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n}, replaced=replaced
         )
 

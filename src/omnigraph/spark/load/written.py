@@ -104,7 +104,7 @@ class BrokenRows:
 
 
 @record
-class WrittenPart:
+class LoadedPart:
     """All that a task tells about its part of the input."""
 
     number: int
@@ -185,12 +185,12 @@ class PartWriter:
         if self._held_bytes > self._orders.settings.flush_bytes:
             self._flush()
 
-    def finish(self, *, bytes_read: int = 0, lines: int = 0) -> WrittenPart:
+    def finish(self, *, bytes_read: int = 0, lines: int = 0) -> LoadedPart:
         """Write what is left and return all that was written."""
         self._write_problems()
         self._flush()
         self._world.failpoints.hit("spark.load.after_part")
-        return WrittenPart(
+        return LoadedPart(
             number=self._number,
             source_number=self._source_number,
             types=tuple(_written(pending) for _, pending in sorted(self._pending.items())),
@@ -303,7 +303,7 @@ class LoadedType:
 
 
 @record
-class Outcome:
+class LoadedInput:
     """What tasks made of the input; made by :meth:`of`.
 
     Args:
@@ -314,7 +314,7 @@ class Outcome:
     """
 
     scratch: ScratchPlace
-    parts: tuple[WrittenPart, ...]
+    parts: tuple[LoadedPart, ...]
     places: Places
     types: Mapping[str, LoadedType]
 
@@ -323,11 +323,11 @@ class Outcome:
         cls,
         catalog: Catalog,
         scratch: ScratchPlace,
-        parts: Iterable[WrittenPart],
+        parts: Iterable[LoadedPart],
         places: Places,
         *,
         named: Iterable[str] = (),
-    ) -> Outcome:
+    ) -> LoadedInput:
         """Add up parts, whatever their order; ``named`` are tables that are meant although they may get no row."""
         ordered = tuple(sorted(parts, key=lambda part: part.number))
         found: dict[str, list[PartType]] = {key: [] for key in named}
@@ -370,7 +370,7 @@ class Outcome:
         for part, broken in found:
             yield broken.file, self._offset(part)
 
-    def _offset(self, part: WrittenPart) -> int:
+    def _offset(self, part: LoadedPart) -> int:
         return self.places.offsets[part.source_number] if self.places.offsets else 0
 
     def _read(self, file: ProblemFile, offset: int) -> Iterator[Violation]:

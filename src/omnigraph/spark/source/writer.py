@@ -38,7 +38,7 @@ from omnigraph.spark.keys import Places
 from omnigraph.spark.load.frames import FrameRows, bind_frame, has_every_type
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.load_files import commit_id
-from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import ThreadRunner
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type, reading_engine
@@ -191,7 +191,7 @@ class StagedRows:
         leave: the scratch object that says, while it holds ``MAY_GO``, that no commit can name the fragments.
     """
 
-    part: WrittenPart
+    part: LoadedPart
     schema_hash: str
     read_on: int
     place: TablePin | None

@@ -37,7 +37,7 @@ class FrameAnalyst:
     def read(self, format_name: str, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame | Flaw:
         """Return the frame of files or tables of a format; its columns may have to be found in the files."""
         reader = self.spark.read.format("json" if format_name == "jsonl" else format_name).options(**options)
-        found = _attempt(lambda: self.empty(reader.load(list(paths)) if paths else reader.load()))
+        found: DataFrame | Flaw = _attempt(lambda: self.empty(reader.load(list(paths)) if paths else reader.load()))
         if isinstance(found, Flaw) and found.message.lower().startswith(f"{format_name.lower()}.default"):
             return Flaw(message=f"unknown format '{format_name}'")
         return found
@@ -49,7 +49,8 @@ class FrameAnalyst:
 
     def run_sql(self, sql: str, inputs: Mapping[str, DataFrame]) -> DataFrame | Flaw:
         """Return what a statement gives over frames by name."""
-        return _attempt(lambda: self._run_sql(sql, inputs))
+        found: DataFrame | Flaw = _attempt(lambda: self._run_sql(sql, inputs))
+        return found
 
     def type_of(self, frame: DataFrame, expression: str) -> pa.DataType | Flaw:
         """Return the type of an expression over the columns of a frame."""

@@ -16,11 +16,11 @@ from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, InternalError, KeyExistsError, OmnigraphError
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import DecidedLog, LogDecider
+from omnigraph.spark.load.change_log import LogChange, LogDecider
 from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
-from omnigraph.spark.load.tables import WrittenTables
-from omnigraph.spark.load.written import Outcome, WrittenPart
+from omnigraph.spark.load.tables import TableChanges
+from omnigraph.spark.load.written import LoadedInput, LoadedPart
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import Verdict
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
@@ -114,7 +114,7 @@ class _StepsJob(LoadJob):
 
     # Reading.
 
-    def _read_steps(self, parts: list[WrittenPart]) -> Places:
+    def _read_steps(self, parts: list[LoadedPart]) -> Places:
         names: list[str] = []
         offsets: list[int] = []
         readers = self._bind()
@@ -153,7 +153,9 @@ class _StepsJob(LoadJob):
 
     # Publishing.
 
-    def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _publish_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         if self._order.settled is not None:
             self._order.settled([self._read_result(counted) for counted in self._steps.values()])
         if self._order.guard is not None:
@@ -166,7 +168,9 @@ class _StepsJob(LoadJob):
                 return self._fold_on(txn, outcome, problems)
             return self._write_on(txn, outcome, problems)
 
-    def _write_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _write_on(
+        self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
         """Publish rows that are compared with stored ones and written."""
         screener = self._screener(txn.snapshot, outcome)
 
@@ -208,7 +212,7 @@ class _StepsJob(LoadJob):
             txn.add_check(check_again)
         return written, self._commit(txn)
 
-    def _fold_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+    def _fold_on(self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList) -> tuple[TableChanges, CommitResult]:
         """Publish rows of which each says what is to be done with it."""
         screener = self._screener(txn.snapshot, outcome)
         log, decided = self._decide(screener, problems)
@@ -234,7 +238,7 @@ class _StepsJob(LoadJob):
         self._settle(screener, decided.by_table, changed)
         if self._order.is_trial:
             # There is nothing in the transaction, so that nothing is published.
-            return WrittenTables(changes=(), unchanged={}), self._authority.commit(txn)
+            return TableChanges(changes=(), unchanged={}), self._authority.commit(txn)
         settings = self._request.settings
         writer = DecidedWriter(
             runner=self._runner,
@@ -258,9 +262,9 @@ class _StepsJob(LoadJob):
 
         if changes:
             txn.add_check(check_again)
-        return WrittenTables(changes=changes, unchanged={}), self._commit(txn)
+        return TableChanges(changes=changes, unchanged={}), self._commit(txn)
 
-    def _decide(self, screener: Screener, problems: ProblemList) -> tuple[LogDecider, DecidedLog]:
+    def _decide(self, screener: Screener, problems: ProblemList) -> tuple[LogDecider, LogChange]:
         """Fold all rows, but for those that cannot count."""
         screener.leave_out_late()
         screener.remove_rest()
@@ -290,7 +294,7 @@ class _StepsJob(LoadJob):
         self._world.failpoints.hit("spark.steps.after_publish")
         return done
 
-    def _screener(self, snapshot: GraphSnapshot, outcome: Outcome) -> Screener:
+    def _screener(self, snapshot: GraphSnapshot, outcome: LoadedInput) -> Screener:
         order = ScreenOrder(catalog=self._catalog, scratch=self.scratch, state=PinnedState.of(self.storage, snapshot))
         return Screener(
             runner=self._runner,

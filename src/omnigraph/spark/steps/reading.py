@@ -25,7 +25,7 @@ from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import row_number
-from omnigraph.spark.load.written import PartWriter, RowsFile, WriteOrders, WrittenPart
+from omnigraph.spark.load.written import LoadedPart, PartWriter, RowsFile, WriteOrders
 from omnigraph.spark.runner import answer_batch
 from omnigraph.spark.steps.rejected import RejectedFile, RejectedWriter, row_texts
 from omnigraph.spark.steps.rows import FILE, EndKey, RowRule
@@ -81,7 +81,7 @@ class StepPart:
         originals: the files of rows as they came.
     """
 
-    part: WrittenPart
+    part: LoadedPart
     rows: int = 0
     dropped: int = 0
     superseded: int = 0

@@ -14,7 +14,7 @@ from omnigraph.engine.load import LoadMode
 from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import DecidedLog
+from omnigraph.spark.load.change_log import LogChange
 from omnigraph.spark.load.decided import TableFiles
 from omnigraph.spark.load.written import LoadedType
 from omnigraph.spark.runner import Runner
@@ -95,14 +95,14 @@ class Screener:
             is_changed = True
         return is_changed
 
-    def screen_log(self, decided: DecidedLog) -> bool:
+    def screen_log(self, decided: LogChange) -> bool:
         """Look at rows that were folded; return whether they have to be folded again."""
         nodes = {key[5:]: files for key, files in decided.tables.items() if key.startswith("node:")}
         coming = {name: tuple(file.name for file in one.inserts) for name, one in nodes.items()}
         going = {name: tuple(file.name for file in one.deletes) for name, one in nodes.items()}
         return self._reject_edges(coming, going) | self._make_stubs(coming)
 
-    def with_stubs(self, decided: DecidedLog) -> DecidedLog:
+    def with_stubs(self, decided: LogChange) -> LogChange:
         """Return what was decided, and beside it the nodes that were made."""
         tables = dict(decided.tables)
         for key, stubs in self.stubs.items():

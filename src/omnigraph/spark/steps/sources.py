@@ -99,7 +99,7 @@ def _format(fmt: str) -> str:
 
 def _options(fmt: str, options: Mapping[str, str]) -> dict[str, str]:
     # A table without names of its columns is of no use.
-    usual = {"header": "true", "inferSchema": "true"} if fmt == "csv" else {}
+    usual = {"header": "true"} if fmt == "csv" else {}
     return {**usual, **options}
 
 

@@ -1,0 +1,94 @@
+"""The example from raw files to a reviewed graph: run, check, propose, merge, rank, report, and run again.
+
+Run it with ``make demo``, or alone: ``python examples/crm/story.py``. It works in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import omnigraph
+from omnigraph import pipelines
+from omnigraph.pipelines.report import history_lines, report_page, run_lines
+from omnigraph.spark import session, stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+TOP = """
+query top() {
+    match { $p: Person }
+    return { $p.name as name, $p.influence as influence }
+    order { $p.influence desc }
+    limit 3
+}
+"""
+
+
+def main(folder: Path, spark: SparkSession | None = None, say: Callable[[object], None] = print) -> None:
+    """Tell the story in ``folder``; what happens is said line by line."""
+    raw = folder / "raw"
+    data = _module("make_raw")
+    data.make_raw(raw)
+    os.environ["CRM_RAW"] = str(raw)
+    crm = pipelines.load_declaration(HERE / "pipeline.py")
+    used = session(is_short=True) if spark is None else spark
+    try:
+        with omnigraph.init(folder / "crm.omni", HERE / "schema.pg") as graph:
+            first = pipelines.run(crm, graph, spark=used, actor="nightly")
+            _say_all(say, run_lines(first))
+            _merge(graph, first, say)
+            (folder / "report.html").write_text(report_page(first), encoding="utf-8")
+            say(f"report: {folder / 'report.html'}")
+            for row in graph.query(TOP):
+                say(f"{row['name']}: {row['influence']:.4f}")
+            again = pipelines.run(crm, graph, spark=used, actor="nightly")
+            say(f"run again: {again.outcome}")
+            data.make_more(raw)
+            second = pipelines.run(crm, graph, spark=used, publish="audit", actor="nightly")
+            _say_all(say, run_lines(second))
+            _say_all(say, history_lines(pipelines.status(graph, "crm")))
+            say(graph.blame("Person", "ben.alves.1@example.org"))
+    finally:
+        if spark is None:
+            stop(used)
+
+
+def _merge(graph: omnigraph.Graph, report: pipelines.RunReport, say: Callable[[object], None]) -> None:
+    """Review what a run proposes, and merge it."""
+    if report.proposal is None:
+        raise SystemExit(f"nothing was proposed: {report.outcome}")
+    proposal = graph.proposals.get(report.proposal)
+    say(f"proposal {proposal.number}: {proposal.title}")
+    proposal.approve(actor="mira")
+    say(proposal.merge(actor="mira").outcome.value)
+
+
+def _say_all(say: Callable[[object], None], lines: Any) -> None:
+    for line in lines:
+        say(line)
+
+
+def _module(name: str) -> Any:
+    """Return a module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"crm_{name}", HERE / f"{name}.py")
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{name}.py is missing")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            main(Path(temporary))
+        except omnigraph.OmnigraphError as problem:
+            sys.exit(f"error: {problem}")
