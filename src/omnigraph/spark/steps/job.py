@@ -290,7 +290,7 @@ class _StepsJob(LoadJob):
         if order.mark is not None:
             txn.run = order.mark(self._results)
         self._world.failpoints.hit("spark.steps.before_publish")
-        done = self._authority.commit(txn)
+        done = super()._commit(txn)
         self._world.failpoints.hit("spark.steps.after_publish")
         return done
 
