@@ -11,7 +11,7 @@ from omnigraph.spark import export, job_name, load, load_frames, optimize, query
 from omnigraph.spark.load import SparkLoadSettings
 from tests.load_graph import make_graph
 
-SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\nedge person: Person -> Person"
+SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\nedge Person: Person -> Person"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_every_job_is_named_after_its_command_or_pipeline_and_its_step(spark, gr
 def test_types_are_views_of_one_commit(spark, graph):
     load_frames(graph, {"node:Person": spark.createDataFrame(pa.table({"name": ["x", "y"]}))}, spark=spark)
     first = str(graph.snapshot().state.head.commit)
-    assert views(graph, spark, prefix="jobs_") == ("jobs_Person_node", "jobs_Knows", "jobs_person_edge")
+    assert views(graph, spark, prefix="jobs_") == ("jobs_Person_node", "jobs_Knows", "jobs_Person_edge")
     load_frames(graph, {"node:Person": spark.createDataFrame(pa.table({"name": ["z"]}))}, spark=spark)
     assert spark.table("jobs_Person_node").count() == 2
     views(graph, spark, prefix="jobs_")
