@@ -19,6 +19,11 @@ from pathlib import Path
 import lance
 
 import omnigraph
+from omnigraph.engine.mutate.values import rows_of
+from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
+from omnigraph.txn.manifest.rows import RunMark
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.values import MAIN, BranchName
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment
 from tests.embedding_server import Reply, serve
@@ -117,6 +122,36 @@ def _merged(folder: Path) -> None:
             session.delete_branch(branch)
 
 
+def _ran(folder: Path) -> None:
+    """People whom two runs of a pipeline brought; one of its rows waits in quarantine."""
+    _people(folder)
+    step = {"name": "Person", "kind": "node", "type_name": "Person", "inputs": ["staff"]}
+    runs = (
+        ("01K0000000000000000000RAN1", {"rows_in": 3, "rows_out": 2, "written": 2, "quarantined": 1}),
+        ("01K0000000000000000000RAN2", {"rows_in": 1, "rows_out": 1, "written": 1}),
+    )
+    with open_session(folder / "g") as session:
+        writer = session.store.branch_writer(BranchName(MAIN))
+        owner = session.catalog().nodes["Person"]
+        for number, (run, counts) in enumerate(runs):
+            report = RunReport(
+                pipeline="people",
+                run=run,
+                branch=MAIN,
+                publish="direct",
+                outcome="published",
+                started_at_ms=1_767_225_600_000,
+                steps=(StepReport(**step, **counts),),
+                checks=(CheckReport(name="nobody is older than all", rows=0),),
+            )
+            txn = writer.begin(WriteKind.LOAD_MERGE, actor="nightly")
+            name = f"Eve{number}"
+            txn.upsert("node:Person", rows_of(owner, [{"id": name, "name": name, "age": 40 + number, "nick": None}]))
+            progress = {"staff": {"by": "column", "column": "updated_at", "value": number}}
+            txn.run = RunMark(pipeline="people", run=run, digest="0", progress=progress, report=report.to_json())
+            writer.commit(txn)
+
+
 def _documents(folder: Path) -> None:
     """Documents with a scan: one of eleven bytes, an empty one, and none at all; a file that is not in the graph."""
     schema = "node Doc { name: String @key  title: String?  scan: Blob? }\n"
@@ -170,6 +205,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "followed": _followed,
     "branched": _branched,
     "merged": _merged,
+    "ran": _ran,
     "documents": _documents,
     "drifted": _drifted,
     "damaged": _damaged,

@@ -60,8 +60,12 @@ def missing(words: tuple[str, ...]) -> set[tuple[str, str]]:
     return {(form, end) for form in forms for end in ("succeeds", "fails")} - found
 
 
+# Starting Spark for a case takes longer than all cases together; tests/spark/pipelines shows these.
+ON_SPARK = {("pipeline", "run"): {("text", "succeeds"), ("json", "succeeds")}}
+
+
 def test_every_command_has_a_case_of_success_and_of_failure_in_each_form():
-    assert {words: lacks for words in commands() if (lacks := missing(words))} == {}
+    assert {words: lacks for words in commands() if (lacks := missing(words))} == ON_SPARK
 
 
 def test_every_kind_of_error_has_a_case_with_its_exit_code():

@@ -400,7 +400,8 @@ class PartMaker:
                 (item,) if isinstance(item, str) else tuple(item) if isinstance(item, list | tuple) else ()
             )
             # What is left out at the end has a default.
-            column, method, weight, *rest = (*parts, *_COMPARED[len(parts) :])
+            filled = [*parts, *_COMPARED[len(parts) :]]
+            column, method, weight, rest = filled[0], filled[1], filled[2], filled[3:]
             if isinstance(column, str) and column and isinstance(method, str) and _is_number(weight) and not rest:
                 found.append((column, method, float(weight)))
             else:

@@ -11,6 +11,7 @@ import msgspec
 
 from omnigraph.pipelines.model import Outcome, Publish
 from omnigraph.records import record
+from omnigraph.values.temporal import format_datetime, parse_datetime
 
 RunOutcome = Literal["published", "proposed", "tried", "nothing", "expectation_failed", "check_failed", "conflict"]
 
@@ -78,6 +79,11 @@ class CheckReport:
         return not self.rows
 
 
+def _plain(value: object) -> Any:
+    """Return a value that JSON has no form of as one that it has: read-only mappings, and ids, which are texts."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
 @record
 class RunReport:
     """Everything that is told about a run.
@@ -112,14 +118,19 @@ class RunReport:
     replayed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report with the field names of the public contract."""
-        told: dict[str, Any] = msgspec.to_builtins(self, enc_hook=dict)
+        """Return the report with the field names of the public contract; times are UTC, as ISO 8601 text."""
+        told: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
+        told["started_at"] = format_datetime(told.pop("started_at_ms"))
         return told
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> RunReport:
         """Return the report that :meth:`to_json` gave."""
-        return msgspec.convert(dict(told), cls, strict=False)
+        started = told.get("started_at")
+        given = {name: value for name, value in told.items() if name != "started_at"}
+        return msgspec.convert(
+            given if started is None else {**given, "started_at_ms": parse_datetime(started)}, cls, strict=False
+        )
 
 
 @record

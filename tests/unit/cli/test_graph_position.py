@@ -31,6 +31,10 @@ def placed(command: Any, *values: str, **options: str) -> dict[str, Any]:
 def test_every_command_on_a_graph_takes_it_first_and_by_store():
     for path, command in COMMANDS.items():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
+        if path.startswith("pipeline "):
+            # Its first argument is the declaration, which names the graph itself if it wants to.
+            assert arguments[0].metavar == "FILE", path
+            continue
         takes_graph = bool(arguments) and (arguments[0].name, arguments[0].metavar) == ("uri", "GRAPH")
         assert takes_graph is ("--store" in MATRIX[path]), path
 

@@ -35,6 +35,8 @@ NEEDED = {
     "changes poll": ["--start", "now"],
     "changes follow": ["--from", "now", "--once"],
     "schema infer": ["people.csv"],
+    "pipeline run": ["pipeline.yaml"],
+    "pipeline status": ["pipeline.yaml"],
 }
 _WITHOUT_GRAPH = {"schema infer"}
 

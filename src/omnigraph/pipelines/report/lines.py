@@ -90,7 +90,7 @@ def spark_line(values: Iterable[float]) -> str:
     """Return numbers as a plot of one line.
 
     >>> spark_line([0, 1, 2, 4])
-    '▁▃▄█'
+    '▁▃▅█'
     >>> spark_line([])
     ''
     """
