@@ -74,6 +74,7 @@ fixtures: setup ## Rewrite what commands are expected to say; then read the diff
 
 demo: setup ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/crm/story.py
 
 serve: setup ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
 	$(BIN)/python examples/serve.py

@@ -68,7 +68,7 @@ def _merge(graph: omnigraph.Graph, report: pipelines.RunReport, say: Callable[[o
     proposal = graph.proposals.get(report.proposal)
     say(f"proposal {proposal.number}: {proposal.title}")
     proposal.approve(actor="mira")
-    say(proposal.merge(actor="mira").outcome.value)
+    say(proposal.merge(actor="mira"))
 
 
 def _say_all(say: Callable[[object], None], lines: Any) -> None:

@@ -44,3 +44,21 @@ def test_pipeline_cleans_loads_reviews_and_merges(spark, tmp_path, capsys):
         "conflicts: 0",
         "merged: fast_forward",
     ]
+
+
+def test_example_of_a_pipeline_is_reviewed_merged_ranked_and_run_again(spark, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRM_RAW", "")
+    told = []
+    example("crm/story").main(tmp_path, spark, lambda line: told.extend(str(line).splitlines()))
+    page = (tmp_path / "report.html").read_text()
+    assert "every team has somebody" in page
+    for promised in (
+        "├─ node team         8 rows: 8 written",
+        "│     quarantine has_email: 5 of 401 rows",
+        "check every team has somebody: passed",
+        "proposal 1: ",
+        "run again: nothing",
+        "changes of Referred: 19 deleted",
+    ):
+        assert [line for line in told if line.startswith(promised)], (promised, told)
+    assert [line for line in told if "pipeline crm" in line], told

@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.reach import cause_of
+from omnigraph.spark.steps.sources import reader_format, reader_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ class FrameAnalyst:
 
     def read(self, format_name: str, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame | Flaw:
         """Return the frame of files or tables of a format; its columns may have to be found in the files."""
-        reader = self.spark.read.format("json" if format_name == "jsonl" else format_name).options(**options)
+        reader = self.spark.read.format(reader_format(format_name)).options(**reader_options(format_name, options))
         found: DataFrame | Flaw = _attempt(lambda: self.empty(reader.load(list(paths)) if paths else reader.load()))
         if isinstance(found, Flaw) and found.message.lower().startswith(f"{format_name.lower()}.default"):
             return Flaw(message=f"unknown format '{format_name}'")

@@ -62,7 +62,7 @@ def read_files(
     Raises:
         SparkJobError: Spark does not read that.
     """
-    reader = spark.read.format(_format(fmt)).options(**_options(fmt, options))
+    reader = spark.read.format(reader_format(fmt)).options(**reader_options(fmt, options))
     if schema is not None:
         reader = reader.schema(schema)
     try:
@@ -84,7 +84,7 @@ def stream_files(
     Raises:
         SparkJobError: Spark does not read that as a stream.
     """
-    reader = spark.readStream.format(_format(fmt)).options(**_options(fmt, options)).schema(schema)
+    reader = spark.readStream.format(reader_format(fmt)).options(**reader_options(fmt, options)).schema(schema)
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", str(files_per_batch))
     try:
@@ -93,12 +93,13 @@ def stream_files(
         raise job_error("read a source as a stream", error) from error
 
 
-def _format(fmt: str) -> str:
+def reader_format(fmt: str) -> str:
+    """Return what Spark calls a format."""
     return "json" if fmt == "jsonl" else fmt
 
 
-def _options(fmt: str, options: Mapping[str, str]) -> dict[str, str]:
-    # A table without names of its columns is of no use.
+def reader_options(fmt: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a reader; the first line of a CSV file has the names of its columns, unless told not to."""
     usual = {"header": "true"} if fmt == "csv" else {}
     return {**usual, **options}
 

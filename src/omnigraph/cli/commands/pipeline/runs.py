@@ -15,7 +15,7 @@ from omnigraph.cli.commands.pipeline.running import (
     write_page,
 )
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Limit, Store, expand_options
+from omnigraph.cli.options import Actor, AsJson, Store, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.values.counts import counted
@@ -29,7 +29,12 @@ RunId = Annotated[str | None, typer.Option("--run", metavar="ID", help="The run;
 
 @status_app.command()
 def status(
-    *, file: PipelineFile, store: Store = None, branch: RunBranch = None, limit: Limit = 10, as_json: AsJson = False
+    *,
+    file: PipelineFile,
+    store: Store = None,
+    branch: RunBranch = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N runs.")] = 10,
+    as_json: AsJson = False,
 ) -> int:
     """Show the runs of a pipeline as the commits of a branch tell them, and how far each source was read."""
     from omnigraph.pipelines import load_declaration  # noqa: PLC0415 - for a command line that makes sense
