@@ -46,7 +46,10 @@ _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """One fenced block; ``schema`` is the nearest compiling schema above it, ``output`` what a text block promises."""
+    """One fenced block; ``schema`` is the nearest compiling schema above it, ``output`` what a text block promises.
+
+    Of an excerpt, ``fails`` names the file that it is from.
+    """
 
     page: str
     line: int
@@ -66,6 +69,9 @@ def read_snippets(page: Path) -> list[Snippet]:
     schema: str | None = None
     for match in _FENCE.finditer(text):
         language, _, attribute = match["info"].strip().partition(" ")
+        if attribute.startswith("excerpt="):
+            language = "excerpt"
+            attribute = attribute.removeprefix("excerpt=")
         fails = attribute.removeprefix("fails=") or None
         if language == "text" and found and found[-1].language in ("python", "gq"):
             found.append(replace(found.pop(), output=match["body"]))
@@ -114,6 +120,8 @@ def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
             check_console(snippet, copy_folder(snippet, tmp_path))
         case "python":
             check_python(snippet, copy_folder(snippet, tmp_path))
+        case "excerpt":
+            assert snippet.body in (ROOT / str(snippet.fails)).read_text(encoding="utf-8")
         case "sh":
             check_steps(snippet)
         case "json":
@@ -146,7 +154,7 @@ def test_page_has_only_closed_fences_of_a_known_kind(page: Path):
     """A fence that is indented, longer or of another kind would be passed over by the test above."""
     marks = re.findall(r"^[ \t>]*(?:```+|~~~+).*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert marks[1::2] == ["```"] * (len(marks) // 2)
-    opened = [re.fullmatch(r"```([a-z]+)(?: fails=[\w.]+)?", mark) for mark in marks[::2]]
+    opened = [re.fullmatch(r"```([a-z]+)(?: fails=[\w.]+| excerpt=[\w./]+)?", mark) for mark in marks[::2]]
     assert [
         mark for mark, known in zip(marks[::2], opened, strict=True) if known is None or known[1] not in KINDS
     ] == []

@@ -23,7 +23,8 @@ from omnigraph.pipelines.model import Declaration, Publish
 from omnigraph.pipelines.results import RunReport
 from omnigraph.pipelines.running.run import QUARANTINE_FOLDER, Run, checked_options, declaration_of, opened
 from omnigraph.records import record
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.spark.steps.rejected import QUARANTINE, QuarantinePlace
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
@@ -120,7 +121,7 @@ def replay(
     options = checked_options(declaration, branch=branch, publish=publish, actor=actor, progress=progress)
     with opened(graph, declaration) as engine:
         places = {one: place for one, _, place in _chosen(engine, declaration.name, run, options.branch)}
-        return Run(engine, declaration, options, given_or_started(spark)).replay(places)
+        return Run(engine, declaration, options, session_for(engine.store.storage, spark)).replay(places)
 
 
 def _chosen(engine: OpenGraph, pipeline: str, run: str | None, branch: str) -> list[tuple[str, str, QuarantinePlace]]:

@@ -34,7 +34,8 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.jobs import describing
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
 from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows
@@ -118,7 +119,7 @@ def run(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask fo
     )
     with opened(graph, declaration) as engine:
         validate(declaration, engine.catalog(options.branch))
-        session = given_or_started(spark)
+        session = session_for(engine.store.storage, spark)
         attempt = 0
         while True:
             attempt += 1

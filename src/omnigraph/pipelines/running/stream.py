@@ -20,7 +20,8 @@ from omnigraph.pipelines.results import RunProgress, RunReport
 from omnigraph.pipelines.running.frames import Reading, SourceRows
 from omnigraph.pipelines.running.progress import ReadSoFar
 from omnigraph.pipelines.running.run import Run, RunOptions, checked_options, declaration_of
-from omnigraph.spark.session import engine_of, given_or_started
+from omnigraph.spark.session import engine_of
+from omnigraph.spark.sharing import session_for
 from omnigraph.spark.steps.streams import StreamQuery, flow_of, rows_of_flow, start_stream
 from omnigraph.values import check_whole
 
@@ -103,7 +104,7 @@ def stream(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask
     check_whole("files_per_batch", files_per_batch, least=1, optional=True)
     engine = engine_of(graph)
     validate(declaration, engine.catalog(options.branch))
-    session = given_or_started(spark)
+    session = session_for(engine.store.storage, spark)
     reading = Reading(pipeline=declaration.name, spark=session, so_far=ReadSoFar(run=None, head=""))
     flows = [
         flow_of(

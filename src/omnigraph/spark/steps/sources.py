@@ -99,7 +99,7 @@ def reader_format(fmt: str) -> str:
 
 
 def reader_options(fmt: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a reader; the first line of a CSV file has the names of its columns, unless told not to."""
+    """Return the settings of a reader; the first line of a CSV file names its columns, unless they say otherwise."""
     usual = {"header": "true"} if fmt == "csv" else {}
     return {**usual, **options}
 
