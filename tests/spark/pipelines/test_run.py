@@ -109,7 +109,7 @@ def test_rejected_rows_are_kept_with_their_reason_and_can_be_taken_after_a_repai
         ("works_in", "missing_end", "p 2"),
     ]
     adult = next(one for one in rows if one["rule"] == "adult")
-    assert (adult["reason"], adult["source"], adult["file"].rpartition("/")[2], adult["line"]) == (
+    assert (adult["reason"], adult["source"], adult["file"].rpartition("/")[2], adult["row_number"]) == (
         "does not hold: age >= 0",
         "customers",
         "a.parquet",

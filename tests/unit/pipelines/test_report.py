@@ -20,7 +20,7 @@ REPORT = RunReport(
     seconds=12.34,
     commit="01J0COMMIT",
     steps=(
-        StepReport(name="customers", kind="source", rows_out=1200, seconds=1.2),
+        StepReport(name="customers", kind="source", seconds=1.2),
         StepReport(
             name="person",
             kind="node",
@@ -58,7 +58,7 @@ REPORT = RunReport(
 def test_lines_tell_how_a_run_ended_and_what_became_of_every_row():
     assert list(run_lines(REPORT)) == [
         "crm: published 01J0COMMIT on main (12.3 s)",
-        f"├─ source customers  {'1,200 rows':<56}  1.2 s",
+        f"├─ source customers  {'':<56}  1.2 s",
         "├─ node person       1,200 rows: 1,000 written, 190 unchanged, 10 quarantined  3.0 s",
         "│     quarantine has_email: 10 of 1,200 rows",
         f"└─ edge works_in     {'3 rows: 2 written, 1 deleted':<56}  0.0 s",

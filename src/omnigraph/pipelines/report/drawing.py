@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from omnigraph.pipelines.report.lines import rows_text
+from omnigraph.pipelines.report.lines import UNCOUNTED, rows_text
 from omnigraph.pipelines.results import StepReport
 from omnigraph.records import record
 
@@ -73,11 +73,11 @@ def _line(start: _Box, end: _Box) -> str:
 
 def _shape(box: _Box) -> str:
     step = box.step
-    rows = rows_text(step.rows_out if step.kind in {"source", "view"} else step.rows_in)
+    told = step.kind if step.kind in UNCOUNTED else f"{step.type_name or step.kind} · {rows_text(step.rows_in)}"
     title = step.name if len(step.name) <= _LETTERS else f"{step.name[: _LETTERS - 1]}…"
     return (
         f'<g class="{step.kind}"><title>{escape(step.name)}</title>'
         f'<rect x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
         f'<text x="{box.x + 12}" y="{box.y + 22}" class="name">{escape(title)}</text>'
-        f'<text x="{box.x + 12}" y="{box.y + 42}">{escape(step.type_name or step.kind)} · {escape(rows)}</text></g>'
+        f'<text x="{box.x + 12}" y="{box.y + 42}">{escape(told)}</text></g>'
     )

@@ -18,6 +18,8 @@ _OUTCOMES: dict[RunOutcome, str] = {
     "check_failed": "a check failed",
     "conflict": "another run was first",
 }
+UNCOUNTED = frozenset({"source", "view", "resolve", "after"})
+"""Steps whose rows nobody counts: they pass through without being looked at, or are written as they are found."""
 COUNTS = ("written", "unchanged", "superseded", "deleted", "dropped", "quarantined")
 """What becomes of the rows that come into a step; together they are all of them."""
 
@@ -100,8 +102,8 @@ def spark_line(values: Iterable[float]) -> str:
 
 
 def _counts(step: StepReport) -> str:
-    if step.kind in {"source", "view"}:
-        return rows_text(step.rows_out)
+    if step.kind in UNCOUNTED:
+        return ""
     parts = [f"{getattr(step, name):,} {name}" for name in COUNTS if getattr(step, name)]
     stubs = [counted(step.stubs, "stub")] if step.stubs else []
     return f"{rows_text(step.rows_in)}: {', '.join([*parts, *stubs]) or 'nothing changed'}"

@@ -53,7 +53,7 @@ def quarantined(graph: Any, pipeline: str, branch: str = MAIN) -> tuple[Quaranti
 
 
 def read_quarantine(graph: Any, pipeline: str, run: str | None = None, branch: str = MAIN) -> pa.Table:
-    """Return rejected rows: with reason, rule, step, source, file and line, and as they were, as JSON.
+    """Return rejected rows: with reason, rule, step, source, file, number among the rows of the step, and as JSON.
 
     Args:
         graph: the open graph.

@@ -40,7 +40,8 @@ QUARANTINE = pa.schema(
         ("reason", pa.string()),
         ("source", pa.string()),
         ("file", pa.string()),
-        ("line", pa.int64()),
+        # Its place among the rows of the step. Readers of Spark do not tell lines of files.
+        ("row_number", pa.int64()),
         ("columns", pa.string()),
         ("row", pa.string()),
     ]
@@ -189,7 +190,7 @@ def write_quarantine(task: QuarantineTask) -> int:
     order = np.argsort(lines, kind="stable")
     columns: dict[str, Any] = {name: pa.repeat(value, found.num_rows) for name, value in task.beside.items()}
     columns |= {name: found.column(name) for name in ("rule", "reason", "file", "row")}
-    columns["line"] = pa.array(lines)
+    columns["row_number"] = pa.array(lines)
     rows = pa.table([columns[name] for name in QUARANTINE.names], schema=QUARANTINE).take(pa.array(order))
     task.place.put(task.name, rows)
     return int(rows.num_rows)
