@@ -120,7 +120,6 @@ def test_python_and_yaml_declare_the_same_values():
         compare=[("name", "jaro_winkler", 2), ("email", "exact", 1.0)],
         threshold=0.9,
         review=0.7,
-        evidence="SameAs",
     )
     crm.node(
         "Person",

@@ -119,17 +119,20 @@ def _combination_mistakes(step: TypeStep) -> Iterator[Mistake]:
 
 
 def _shared_types(declaration: Declaration) -> Iterator[Mistake]:
-    """Yield steps that remove rows which another step of the same type writes."""
+    """Yield steps whose type another step writes already: of their rows nobody could say what became of whose."""
+    first: dict[tuple[str, str], str] = {}
     for step in declaration.types:
-        others = [one for one in declaration.types if one is not step and one.type_name == step.type_name]
-        what = "mode overwrite" if step.mode == "overwrite" else "removes_missing" if step.removes_missing else None
-        if others and what is not None:
-            names = ", ".join(f"'{one.name}'" for one in others)
+        before = first.setdefault((step.kind, step.type_name), step.name)
+        if before != step.name:
             hint = "make one step of them, with a view that unites their rows"
-            yield step_mistake(step, f"{what} would remove the rows of {step.type_name} that {names} writes", hint)
+            yield step_mistake(step, f"'{before}' writes {step.type_name} already", hint, key="type")
 
 
 def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
+    for key in ("evidence", "overrules"):
+        if getattr(step, key) is not None:
+            hint = "load what omnigraph.spark.evidence_frames gives beside the pipeline"
+            yield step_mistake(step, f"a run keeps no {key} of a resolution yet", hint, key=key)
     if not step.blocking:
         yield step_mistake(
             step, f"resolve '{step.name}' needs blocking", "expressions; records that agree in one are compared"

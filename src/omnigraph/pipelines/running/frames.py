@@ -221,15 +221,7 @@ class Frames:
 
 
 def _resolved(step: ResolveStep, frame: Any) -> Any:
-    """Return records with the ids of the entities that they mean.
-
-    Raises:
-        UsageError: the step wants evidence to be stored, or people to decide.
-    """
-    for what in ("evidence", "overrules"):
-        if getattr(step, what) is not None:
-            details = BadValue(what=what, value=str(getattr(step, what)), expected="none")
-            raise UsageError(f"step '{step.name}' cannot keep {what} in a run yet", details=details)
+    """Return records with the ids of the entities that they mean."""
     return with_canonical_ids(
         frame,
         step.id_column,
