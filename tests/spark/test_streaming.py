@@ -133,7 +133,10 @@ def test_nodes_and_edges_of_one_stream_are_one_commit_for_each_micro_batch(spark
     incoming.mkdir()
     create_graph(root, f"{SCHEMA}\nedge After: Event -> Event", '{"type":"Event","data":{"title":"e000"}}')
     for number in range(1, BATCHES + 1):
-        (incoming / f"{number:03}.json").write_text(f'{{"title":"e{number:03}","before":"e{number - 1:03}"}}\n')
+        file = incoming / f"{number:03}.json"
+        file.write_text(f'{{"title":"e{number:03}","before":"e{number - 1:03}"}}\n')
+        # A stream takes files in the order of their times.
+        os.utime(file, (1_700_000_000 + number,) * 2)
     given = spark.readStream.schema("title string, before string").option("maxFilesPerTrigger", "1")
     rows = given.json(str(incoming)).selectExpr(
         """explode(array(
