@@ -39,7 +39,7 @@ def test_value_of_a_row_that_is_replaced_or_removed_is_not_judged(session, rest)
 
 
 def test_value_that_stays_is_refused(session):
-    with pytest.raises(ExternalBlobError, match=r"file:///a.* property 'Thing.body'"):
+    with pytest.raises(ExternalBlobError, match=r"file:///a.*property 'Thing.body'"):
         session.mutate(TWO, {"a": b"in", "b": EXTERNAL})
     assert bodies(session) == set()
 
