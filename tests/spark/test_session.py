@@ -86,6 +86,9 @@ def test_tasks_are_counted_while_they_run(spark):
     assert all(count.total >= count.done for count in told)
 
 
+@pytest.mark.skipif(
+    os.environ.get("OMNIGRAPH_SPARK") != "full", reason="starts drivers of its own; make spark-full runs it"
+)
 def test_packaged_java_runs_spark_quietly_and_no_process_stays_behind(tmp_path):
     """The one that hosts the driver ends with the program, whether or not anybody stopped the session."""
     environment = {"OMNIGRAPH_CACHE": str(tmp_path), "PATH": os.environ["PATH"]}

@@ -152,7 +152,7 @@ def test_nodes_and_edges_of_one_stream_are_one_commit_for_each_micro_batch(spark
         states = [graph.at(commit) for commit in graph.log()[:BATCHES]]
         query = "query q() { match { $e: Event } return { count($e) as events } }"
         edges = "query q() { match { $e: Event  $e after $b } return { count($e) as edges } }"
-        found = [(state.query(query)[0]["events"], state.query(edges)[0]["edges"]) for state in states]
+        found = [(state.query(query).rows()[0]["events"], state.query(edges).rows()[0]["edges"]) for state in states]
     assert found == [(number + 1, number) for number in range(BATCHES, 0, -1)]
 
 
