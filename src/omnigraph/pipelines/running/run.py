@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -24,14 +25,14 @@ from omnigraph.errors import (
 )
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
-from omnigraph.pipelines.model import ByColumn, Declaration, Publish, TypeStep
+from omnigraph.pipelines.model import ByColumn, Declaration, Publish, SourceStep, TypeStep
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgress, RunReport, StepReport
 from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
 from omnigraph.records import record
-from omnigraph.runtime import Runtime
+from omnigraph.runtime import Runtime, side_by_side
 from omnigraph.spark.jobs import describing
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.spark.session import engine_of
@@ -49,6 +50,7 @@ QUARANTINE_FOLDER = "__quarantine"
 STREAM = "stream:"
 _Report = TypeVar("_Report", RunReport, RunReport | None)
 _ATTEMPTS = 3
+_SOURCES_AT_ONCE = 4
 
 
 @record
@@ -399,14 +401,21 @@ class Run:
             limit=self.options.limit,
             storage_options=self.engine.store.storage.options,
         )
-        found = {}
-        for source in self.declaration.sources:
+
+        def read(source: SourceStep) -> SourceRows:
             self._tell("read", source.name)
             since = self._world.clock.monotonic_s()
             with describing(self._spark, f"{self.declaration.name}/{source.name}"):
-                found[source.name] = reading.rows_of(source)
+                rows = reading.rows_of(source)
             self._seconds[source.name] = self._world.clock.monotonic_s() - since
-        return found
+            return rows
+
+        # Looking for news is a small job for each source. Functions of people are called one after another.
+        plain = [source for source in self.declaration.sources if source.function is None]
+        with ThreadPoolExecutor(_SOURCES_AT_ONCE, "omnigraph-source") as threads:
+            found = dict(zip([source.name for source in plain], side_by_side(threads, read, plain), strict=True))
+        found |= {source.name: read(source) for source in self.declaration.sources if source.function is not None}
+        return {source.name: found[source.name] for source in self.declaration.sources}
 
     def _note_digest(self, so_far: ReadSoFar) -> None:
         if so_far.digest is not None and so_far.digest != self.declaration.digest:
