@@ -246,7 +246,6 @@ class LoadJob:
         self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList
     ) -> tuple[TableChanges, CommitResult]:
         """Decide what a change log makes of the state of a transaction, check it, and publish it."""
-        settings = self._request.settings
         log = LogDecider(
             runner=self._runner,
             catalog=self._catalog,
@@ -254,7 +253,7 @@ class LoadJob:
             types=outcome.types,
             places=outcome.places,
             on_delete=self._request.on_delete,
-            settings=settings,
+            settings=self._request.settings,
         )
         problems.add(log.mixed_sequences())
         problems.fail()
@@ -266,6 +265,14 @@ class LoadJob:
         self.step_done("check")
         self._world.failpoints.hit("spark.load.after_check")
         self._tell("write", outcome)
+        self._changes = decided.counts
+        return self._publish_log(txn, log, decided, problems)
+
+    def _publish_log(
+        self, txn: WriteTxn, log: LogDecider, decided: LogChange, problems: ProblemList
+    ) -> tuple[TableChanges, CommitResult]:
+        """Write what was decided of a change log, and commit it; the rules are asked again if the branch moves."""
+        settings = self._request.settings
         writer = DecidedWriter(
             runner=self._runner,
             storage=self.storage,
@@ -288,7 +295,6 @@ class LoadJob:
 
         if changes:
             txn.add_check(check_again)
-        self._changes = decided.counts
         return TableChanges(changes=changes, unchanged={}), self._commit(txn)
 
     def _table_writer(self) -> TableWriter:

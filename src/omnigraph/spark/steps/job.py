@@ -18,7 +18,6 @@ from omnigraph.errors import ConstraintViolationError, Effect, InternalError, Ke
 from omnigraph.spark.jobs import describing
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.change_log import LogChange, LogDecider
-from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.tables import TableChanges
 from omnigraph.spark.load.written import LoadedInput, LoadedPart
@@ -239,30 +238,7 @@ class _StepsJob(LoadJob):
         if self._order.is_trial:
             # There is nothing in the transaction, so that nothing is published.
             return TableChanges(changes=(), unchanged={}), self._authority.commit(txn)
-        settings = self._request.settings
-        writer = DecidedWriter(
-            runner=self._runner,
-            storage=self.storage,
-            scratch=self.scratch,
-            write_rows=settings.merge_rows,
-            write_bytes=settings.flush_bytes,
-            fragment_rows=settings.fragment_rows,
-        )
-        changes = tuple(writer.write(self._authority, txn, decided.tables))
-        self.step_done("write")
-        self._world.failpoints.hit("spark.load.after_write")
-        for change in changes:
-            txn.change(change)
-        for table_key in decided.reads:
-            txn.read_table(table_key)
-
-        def check_again(view: CommitView) -> None:
-            if view.snapshot.state.version != txn.snapshot.state.version:
-                self._judge(log, decided, view.snapshot, problems)
-
-        if changes:
-            txn.add_check(check_again)
-        return TableChanges(changes=changes, unchanged={}), self._commit(txn)
+        return self._publish_log(txn, log, decided, problems)
 
     def _decide(self, screener: Screener, problems: ProblemList) -> tuple[LogDecider, LogChange]:
         """Fold all rows, but for those that cannot count."""
