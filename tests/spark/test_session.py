@@ -13,14 +13,14 @@ import pytest
 
 from omnigraph.errors import SparkWorkerError, UsageError
 from omnigraph.spark import check_workers, session, workers
-from omnigraph.spark.java import find_java
 from omnigraph.spark.runner import SparkRunner, watch_tasks
+from omnigraph.spark.sessions.java import find_java
 
 # Ends without a word about the session, as a program that fails does.
 PROGRAM = """
 import sys
 from omnigraph.spark import session
-from omnigraph.spark.gateway import _hosts
+from omnigraph.spark.sessions.gateway import _hosts
 spark = session(master="local[1]", is_short=True, conf={"spark.driver.memory": "512m"})
 print(spark.range(3).count(), _hosts[0].process.pid)
 """

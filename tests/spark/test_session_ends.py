@@ -14,16 +14,16 @@ import textwrap
 import pytest
 
 from omnigraph.errors import SparkStartError, UsageError
-from omnigraph.spark import reach
-from omnigraph.spark.reach import check_master
+from omnigraph.spark.sessions import reach
+from omnigraph.spark.sessions.reach import check_master
 from tests.crash.matrix import IS_FULL
 
 START = """
 import os, signal
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark import session, stop, load
-from omnigraph.spark.gateway import _hosts
-from omnigraph.spark.session import given_or_started
+from omnigraph.spark.sessions.gateway import _hosts
+from omnigraph.spark.sessions.session import given_or_started
 
 def start(master="local[1]"):
     return session(master=master, is_short=True, conf={"spark.driver.memory": "512m"})

@@ -211,7 +211,7 @@ def open_spark(request: SparkRequest, *, is_short: bool) -> Iterator[Any]:
     """
     show_pandas()
     from omnigraph.spark import session, stop  # noqa: PLC0415 - loaded for the commands that use it
-    from omnigraph.spark.session import active_session  # noqa: PLC0415 - see above
+    from omnigraph.spark.sessions.session import active_session  # noqa: PLC0415 - see above
 
     is_ours = active_session() is None
     started = session(
@@ -256,7 +256,7 @@ def _amount(size_bytes: int) -> str:
 def _missing() -> str | None:
     if find_spec("pyspark") is None or find_spec("pandas") is None:
         return "PySpark is not installed"
-    from omnigraph.spark.java import find_java  # noqa: PLC0415 - loaded for loads that are large enough
+    from omnigraph.spark.sessions.java import find_java  # noqa: PLC0415 - loaded for loads that are large enough
 
     try:
         find_java()

@@ -20,8 +20,8 @@ from omnigraph.operations.writes import EmbedRequest
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.values import MAIN, check_callable
 
 if TYPE_CHECKING:

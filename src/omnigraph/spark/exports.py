@@ -17,8 +17,8 @@ from omnigraph.operations.local.reads import export_cut
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, counting
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import check_shared, session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import check_shared, session_for
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import TableTicket

@@ -14,8 +14,8 @@ from omnigraph.operations.maintenance import OptimizeRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.records import record
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy

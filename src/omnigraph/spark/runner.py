@@ -25,8 +25,8 @@ from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, err
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
 from omnigraph.spark.jobs import is_connect, step_jobs
-from omnigraph.spark.reach import cause_of
-from omnigraph.spark.workers import freeze_gc_once
+from omnigraph.spark.sessions.reach import cause_of
+from omnigraph.spark.sessions.workers import freeze_gc_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from omnigraph.operations.local import LocalBackend
 from omnigraph.runtime import Runtime
 from omnigraph.spark.load import SparkLoadSettings, load_frames
 from omnigraph.spark.load.load_files import check_frames
-from omnigraph.spark.session import engine_of
+from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.values import MAIN, check_choice, check_flag, check_instance, checked_text, unfit
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omnigraph.spark.gateway import SHORT_OPTIONS, spark_home
-from omnigraph.spark.java import find_java
+from omnigraph.spark.sessions.gateway import SHORT_OPTIONS, spark_home
+from omnigraph.spark.sessions.java import find_java
 from tests.e2e.process import ROOT
 
 MARK = "OMNIGRAPH_TEST_CLUSTER"

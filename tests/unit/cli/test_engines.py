@@ -19,7 +19,7 @@ from omnigraph.cli.engines import (
 )
 from omnigraph.engine.load import Source
 from omnigraph.errors import FormatMismatch, JavaTooOldError, UsageError
-from omnigraph.spark import java
+from omnigraph.spark.sessions import java
 
 GIB = 1 << 30
 MACHINE = Machine(memory_bytes=8 * GIB, scratch_bytes=30 * GIB)

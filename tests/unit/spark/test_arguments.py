@@ -67,7 +67,7 @@ def no_spark(monkeypatch):
         pytest.fail(f"a session was asked for: {args} {options}")
 
     # The function of this name hides the module.
-    monkeypatch.setattr(import_module("omnigraph.spark.session"), "active_session", start)
+    monkeypatch.setattr(import_module("omnigraph.spark.sessions.session"), "active_session", start)
 
 
 ARGUMENTS = {

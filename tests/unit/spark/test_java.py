@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import JavaMissingError, JavaTooOldError
-from omnigraph.spark import java as java_module
-from omnigraph.spark.java import find_java, parse_version
+from omnigraph.spark.sessions import java as java_module
+from omnigraph.spark.sessions.java import find_java, parse_version
 
 
 @pytest.fixture(autouse=True)

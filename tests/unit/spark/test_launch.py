@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from omnigraph.spark.caches import cache_folder, place_file
-from omnigraph.spark.gateway import spark_home
+from omnigraph.spark.sessions.caches import cache_folder, place_file
+from omnigraph.spark.sessions.gateway import spark_home
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from omnigraph.pipelines.model import Declaration, Publish
 from omnigraph.pipelines.results import RunReport
 from omnigraph.pipelines.running.run import QUARANTINE_FOLDER, Run, checked_options, declaration_of, opened
 from omnigraph.records import record
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.spark.steps.rejected import QUARANTINE, QuarantinePlace
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName

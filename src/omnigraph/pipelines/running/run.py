@@ -35,8 +35,8 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime, side_by_side
 from omnigraph.spark.jobs import describing
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
 from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows

@@ -10,7 +10,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import MissingThing, RunMissingError
 from omnigraph.history.runs import PipelineRun, pipeline_runs
 from omnigraph.pipelines.results import RunReport
-from omnigraph.spark.session import engine_of
+from omnigraph.spark.sessions.session import engine_of
 from omnigraph.values import MAIN, BranchName, check_whole
 
 

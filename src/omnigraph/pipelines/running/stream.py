@@ -20,8 +20,8 @@ from omnigraph.pipelines.results import RunProgress, RunReport
 from omnigraph.pipelines.running.frames import Reading, SourceRows
 from omnigraph.pipelines.running.progress import ReadSoFar
 from omnigraph.pipelines.running.run import Run, RunOptions, checked_options, declaration_of
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.spark.steps.streams import StreamQuery, flow_of, rows_of_flow, start_stream
 from omnigraph.values import check_whole
 

@@ -24,8 +24,8 @@ from omnigraph.spark.algorithms.reading import SEPARATOR, Frames, read_frames
 from omnigraph.spark.jobs import command_jobs
 from omnigraph.spark.query.relations import FrameRelations, translated
 from omnigraph.spark.query.run import watched
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN
 

@@ -15,8 +15,8 @@ from omnigraph.spark.algorithms.reading import SEPARATOR, read_nodes
 from omnigraph.spark.algorithms.run import found_frame, prepare
 from omnigraph.spark.load import load_frames
 from omnigraph.spark.query.relations import FrameRelations
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import MAIN
 

@@ -25,8 +25,8 @@ from omnigraph.spark.history.comparing import ExecutorDiff
 from omnigraph.spark.history.merging import ExecutorMerge
 from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.txn.manifest.rows import Commit

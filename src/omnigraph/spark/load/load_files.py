@@ -29,8 +29,8 @@ from omnigraph.spark.load.parts import places_of, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.store.files import is_remote
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import (

@@ -36,8 +36,8 @@ from omnigraph.spark.query.stages import lower_stages
 from omnigraph.spark.query.tasks.groups import MergeGroupsTask, NoRowsTask
 from omnigraph.spark.query.tasks.rows import TaskParameters
 from omnigraph.spark.query.tasks.wire import SparkTypesTask, decode_output, output_wire_schema, spark_names
-from omnigraph.spark.session import engine_of
-from omnigraph.spark.sharing import session_for
+from omnigraph.spark.sessions.session import engine_of
+from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 

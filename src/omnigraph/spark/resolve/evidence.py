@@ -18,7 +18,7 @@ from omnigraph.spark.query import frame as query_frame
 from omnigraph.spark.resolve.comparing import LEFT, RIGHT, SCORE
 from omnigraph.spark.resolve.model import OVERRULES
 from omnigraph.spark.resolve.run import Resolved
-from omnigraph.spark.session import engine_of
+from omnigraph.spark.sessions.session import engine_of
 from omnigraph.txn.snapshot import unknown_type
 from omnigraph.values import MAIN, check_instance, check_text, unfit
 

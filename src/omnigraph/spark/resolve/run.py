@@ -16,7 +16,7 @@ from omnigraph.spark.resolve.decisions import DecidedFrame, check_overrules, dec
 from omnigraph.spark.resolve.identity import Identities, name_clusters
 from omnigraph.spark.resolve.model import Overrule, Resolution, ResolveCounts
 from omnigraph.spark.resolve.similarity import check_library
-from omnigraph.spark.session import given_or_started
+from omnigraph.spark.sessions.session import given_or_started
 from omnigraph.values import check_instance, check_text, unfit
 
 if TYPE_CHECKING:

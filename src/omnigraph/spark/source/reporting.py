@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.workers import freeze_gc_once
+from omnigraph.spark.sessions.workers import freeze_gc_once
 
 
 @contextmanager

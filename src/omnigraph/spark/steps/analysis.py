@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
-from omnigraph.spark.reach import cause_of
+from omnigraph.spark.sessions.reach import cause_of
 from omnigraph.spark.steps.sources import reader_format, reader_options
 
 if TYPE_CHECKING:

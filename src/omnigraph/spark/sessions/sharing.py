@@ -13,7 +13,7 @@ from omnigraph.errors import BadValue, OmnigraphError, SparkUnsupportedError
 from omnigraph.runtime import Runtime
 from omnigraph.spark.jobs import is_connect
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.spark.session import given_or_started
+from omnigraph.spark.sessions.session import given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.store.scratch import ScratchPlace
 
@@ -32,7 +32,7 @@ def session_for(storage: Storage, spark: SparkSession | None) -> SparkSession:
 
     Raises:
         SparkUnsupportedError: they do not; no job of the caller's has started.
-        OmnigraphError: whatever :func:`omnigraph.spark.session.given_or_started` raises.
+        OmnigraphError: whatever :func:`omnigraph.spark.sessions.session.given_or_started` raises.
     """
     ready = given_or_started(spark)
     check_shared(ready, storage)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from omnigraph.errors import FormatMismatch, JavaMissingError, JavaTooOldError, MissingThing
 from omnigraph.records import record
-from omnigraph.spark.caches import cache_folder, cache_key, place_file
+from omnigraph.spark.sessions.caches import cache_folder, cache_key, place_file
 
 OLDEST = 17
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import JobFault, MissingThing, SparkMissingError, SparkStartError
-from omnigraph.spark.caches import cache_folder, cache_key
-from omnigraph.spark.reach import cause_of
+from omnigraph.spark.sessions.caches import cache_folder, cache_key
+from omnigraph.spark.sessions.reach import cause_of
 
 # It removes its temporary files as it ends, which takes a moment; longer than this it is stuck.
 _ENDING_S = 15.0

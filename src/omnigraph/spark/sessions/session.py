@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
 from omnigraph.operations.local import LocalBackend
-from omnigraph.spark.gateway import (
+from omnigraph.spark.jobs import is_connect
+from omnigraph.spark.sessions.gateway import (
     SHORT_OPTIONS,
     Host,
     forget_ended_driver,
@@ -25,10 +26,9 @@ from omnigraph.spark.gateway import (
     spark_home,
     start_host,
 )
-from omnigraph.spark.java import find_java
-from omnigraph.spark.jobs import is_connect
-from omnigraph.spark.reach import cause_of, check_master, check_server, is_answering, trying_once
-from omnigraph.spark.workers import check_workers
+from omnigraph.spark.sessions.java import find_java
+from omnigraph.spark.sessions.reach import cause_of, check_master, check_server, is_answering, trying_once
+from omnigraph.spark.sessions.workers import check_workers
 from omnigraph.values import check_flags, check_path, check_text, checked_text, unfit
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph import __version__
 from omnigraph.errors import SparkWorkerError, WorkerFault
 from omnigraph.spark.jobs import step_jobs
-from omnigraph.spark.reach import cause_of
+from omnigraph.spark.sessions.reach import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Sessions of Spark: started, found, checked, ended."""
