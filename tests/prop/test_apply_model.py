@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from tests.load_graph import export, load_files, make_graph
 from omnigraph.errors import ConstraintViolationError
+from tests.load_graph import export, load_files, make_graph
 from tests.prop.model_change_log import SCHEMA, dealt, disordered, random_log
 
 SEEDS = range(200 if os.environ.get("OMNIGRAPH_FUZZ") == "long" else 5)
@@ -85,5 +85,5 @@ def test_a_log_of_upserts_and_deletes_may_be_dealt_out_to_calls_at_random(seed, 
             assert is_balanced(done.changes, len(given))
             again = load_files(graph, sources, "apply")
             assert (again.commit, again.changes.affected) == (None, 0), (seed, calls)
-        assert (refused, calls > 1) == ([], True)
+        assert refused == []
         assert rows_of(graph) == states[-1].rows(), seed

@@ -209,7 +209,7 @@ def _refuse_other_sequences(txn: WriteTxn, newer: ManifestState) -> None:
     """Refuse what was decided on sequences that are not the newest, or names files that a cleanup may have removed."""
     base = txn.snapshot.state.version
     for stream, known in txn.sequence_bases.items():
-        if newer.sequences.get(stream) != known or (txn.sequences and base < newer.head.orphan_floor):
+        if newer.sequences.get(stream) != known or (txn.sequences and base < newer.head.last_cleanup):
             details = VersionMismatch(table_key=f"sequences of '{stream}'", expected=base, actual=newer.version)
             raise ExpectedVersionMismatchError("another write has applied rows of the same stream", details=details)
 
