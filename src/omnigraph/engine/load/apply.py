@@ -100,8 +100,9 @@ def apply_log(
             other = other_kind(memory.known, memory.reader, key, spool.owners[key].name, (kind, line))
             problems.add([] if other is None else [other.violation(sources[source].name)])
         problems.fail()
-    logs = _Logs(catalog=catalog, spool=spool, state=state, reader=None if memory is None else memory.reader)
-    if on_delete == "cascade":
+    reader = None if memory is None else memory.reader
+    logs = _Logs(catalog=catalog, spool=spool, state=state, reader=reader, cascades=on_delete == "cascade")
+    if logs.cascades:
         logs.find_deaths()
     outcomes = {key: logs.settle(owner) for key, owner in spool.owners.items()}
     for parts in outcomes.values():
@@ -133,15 +134,15 @@ def _kind(rows: pa.Table) -> int:
 class _Logs:
     """The logs of all types of one load.
 
-    ``deaths`` are the deletes of nodes that are not remembered, by type; ``found`` all of them, by table.
+    ``deaths`` are the deletes of nodes that are not remembered, by type.
     """
 
     catalog: Catalog
     spool: Spool
     state: LogState
     reader: SequenceReader | None
+    cascades: bool
     deaths: dict[str, Deaths] = field(default_factory=dict)
-    found: dict[str, Deaths] = field(default_factory=dict)
     named: dict[str, pa.Array] = field(default_factory=dict)
     fresh: dict[str, FreshRows] = field(default_factory=dict)
 
@@ -150,7 +151,6 @@ class _Logs:
             found = find_deaths(self.spool.table(key)) if isinstance(owner, NodeType) else None
             if found is None:
                 continue
-            self.found[key] = found
             new = found if self.reader is None else new_deaths(self.reader, key, found)
             if new is not None:
                 self.deaths[owner.name] = new
@@ -161,8 +161,7 @@ class _Logs:
             log = TypeLog(owner, rows, self.deaths)
             self.named[key] = log.ids
             return list(log.settle(self.state.stored_rows))
-        found = self.found.get(key)
-        fresh = fresh_rows(self.reader, key, rows, None if found is None else (found.ids, found.seqs))
+        fresh = fresh_rows(self.reader, key, rows, takes_edges=isinstance(owner, NodeType) and self.cascades)
         self.fresh[key] = fresh
         log = ordered_log(owner, fresh, self.reader, self.deaths)
         self.named[key] = log.ids

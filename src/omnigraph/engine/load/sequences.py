@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.load.intake import LINE, MARK, SOURCE
 from omnigraph.engine.rows import RowProblem
-from omnigraph.engine.rows.changes import NO_SEQUENCE, SEQUENCE_KINDS
+from omnigraph.engine.rows.changes import DELETE, NO_SEQUENCE, SEQUENCE_KINDS
 from omnigraph.records import record
 from omnigraph.runtime import IdSource
 from omnigraph.store.sequence_runs import RUN_COLUMNS, SequencePlace, highest
@@ -29,6 +29,8 @@ from omnigraph.txn.transaction import WriteTxn
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+# Writes one run in the place of several.
+MergeRuns = Callable[[tuple[SequenceRun, ...]], SequenceRun]
 
 # Before every sequence that is remembered.
 NEVER = np.iinfo(np.int64).min
@@ -36,8 +38,8 @@ NEVER = np.iinfo(np.int64).min
 UNNAMED = ""
 
 _MAX_RUNS = 6
-# Runs that would be larger stay apart: what merges them holds them in memory.
-_MERGE_ROWS = 8_000_000
+# Runs that would be larger stay apart: whoever writes one holds it in memory.
+MAX_RUN_ROWS = 8_000_000
 
 
 def stream_of(batch: BatchMark | None) -> str:
@@ -88,9 +90,9 @@ class SequenceReader:
         """
         found = Known.nothing(len(ids))
         table = self.tables.get(table_key)
-        if kind == NO_SEQUENCE or table is None or not len(ids):
+        asked = pc.unique(ids).drop_null()
+        if kind == NO_SEQUENCE or table is None or not len(asked):
             return found
-        asked = pc.unique(ids)
         for rows in self._rows(table, asked):
             mine = rows.filter(pc.and_(pc.equal(rows.column("table"), table), pc.equal(rows.column("kind"), kind)))
             if not mine.num_rows:
@@ -133,7 +135,12 @@ class FreshRows:
 
 
 def fresh_rows(
-    reader: SequenceReader, table_key: str, rows: pa.Table, deaths: tuple[pa.Array, Numbers] | None
+    reader: SequenceReader,
+    table_key: str,
+    rows: pa.Table,
+    *,
+    takes_edges: bool = False,
+    is_ordered: Mask | None = None,
 ) -> FreshRows:
     """Tell late rows of a type from others; those of a sequence that is remembered come again, and are not late.
 
@@ -141,7 +148,8 @@ def fresh_rows(
         reader: what is remembered.
         table_key: the type.
         rows: its rows in a log, whose sequences are of one kind.
-        deaths: the deletes of its nodes that take edges with them, late ones too: ids and sequences.
+        takes_edges: deletes of its nodes take edges with them, also late ones.
+        is_ordered: which rows have a sequence of their own; the others are not remembered.
     """
     kind = int(rows.column(f"{MARK}kind")[0].as_py())
     encoded = one_array(rows.column("id")).dictionary_encode()
@@ -150,9 +158,11 @@ def fresh_rows(
     seqs = rows.column(f"{MARK}seq").to_numpy()
     is_late = seqs < known.seqs[codes]
     newest, died = known.seqs.copy(), known.died.copy()
-    np.maximum.at(newest, codes, seqs)
-    if deaths is not None:
-        np.maximum.at(died, pc.index_in(deaths[0], value_set=ids).to_numpy(), deaths[1])
+    told = np.ones(len(seqs), dtype=bool) if is_ordered is None else is_ordered
+    np.maximum.at(newest, codes[told], seqs[told])
+    if takes_edges:
+        dies = told & (rows.column(f"{MARK}op").to_numpy() == DELETE)
+        np.maximum.at(died, codes[dies], seqs[dies])
     is_new = np.flatnonzero((newest > known.seqs) | (died > known.died))
     added = pa.table(
         [
@@ -227,7 +237,15 @@ class StreamMemory:
             return ()
         own = SequenceRun(name=str(ids.ulid()), rows=rows.num_rows)
         self.reader.place.write(own.name, rows)
-        return (settle_runs(self._stream, self.known, (own,), kinds_of(rows), partial_merge(self.reader.place, ids)),)
+        place = self.reader.place
+        return (self.settled((own,), kinds_of(rows), lambda runs: merge_runs(place, str(ids.ulid()), runs)),)
+
+    def settled(self, own: tuple[SequenceRun, ...], kinds: Mapping[str, int], merge: MergeRuns) -> SequenceMark:
+        """Return what a commit says of the runs that it adds; when there are too many, the smaller ones become one."""
+        merged = runs_to_merge([*(() if self.known is None else self.known.runs), *own])
+        puts = (merge(merged),) if merged else ()
+        drops = tuple(run.name for run in merged)
+        return SequenceMark(stream=self._stream, own=own, puts=puts, drops=drops, kinds=dict(kinds))
 
 
 def kinds_of(rows: pa.Table) -> dict[str, int]:
@@ -236,34 +254,11 @@ def kinds_of(rows: pa.Table) -> dict[str, int]:
     return dict(zip(found.column("table").to_pylist(), found.column("kind").to_pylist(), strict=True))
 
 
-# Writes one run in the place of several.
-MergeRuns = Callable[[tuple[SequenceRun, ...]], SequenceRun]
-
-
-def partial_merge(place: SequencePlace, ids: IdSource) -> MergeRuns:
-    """Return what merges runs in this process."""
-    return lambda runs: merge_runs(place, str(ids.ulid()), runs)
-
-
 def merge_runs(place: SequencePlace, name: str, runs: Sequence[SequenceRun]) -> SequenceRun:
     """Write a run of that name that says what several say together."""
     rows = highest([place.read(run.name) for run in runs])
     place.write(name, rows)
     return SequenceRun(name=name, rows=rows.num_rows)
-
-
-def settle_runs(
-    stream: str,
-    known: StreamSequences | None,
-    own: tuple[SequenceRun, ...],
-    kinds: Mapping[str, int],
-    merge: MergeRuns,
-) -> SequenceMark:
-    """Return what a commit says of the runs that it adds; when there are too many, the smaller ones become one."""
-    merged = runs_to_merge([*(() if known is None else known.runs), *own])
-    puts = (merge(merged),) if merged else ()
-    drops = tuple(run.name for run in merged)
-    return SequenceMark(stream=stream, own=own, puts=puts, drops=drops, kinds=dict(kinds))
 
 
 def runs_to_merge(runs: Sequence[SequenceRun]) -> tuple[SequenceRun, ...]:
@@ -281,7 +276,7 @@ SequenceRun(name='2', rows=2), SequenceRun(name='5', rows=5))
     total = 0
     for run in sorted(runs, key=lambda one: one.rows):
         is_enough = len(runs) - len(taken) + 1 <= _MAX_RUNS
-        if (is_enough and run.rows > 2 * total) or total + run.rows > _MERGE_ROWS:
+        if (is_enough and run.rows > 2 * total) or total + run.rows > MAX_RUN_ROWS:
             break
         taken.append(run)
         total += run.rows

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from omnigraph.engine.load import ChangeCounts, LoadMode
 from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.sequences import StreamMemory
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, InternalError, KeyExistsError, OmnigraphError
 from omnigraph.spark.jobs import describing
@@ -84,6 +85,7 @@ class _StepsJob(LoadJob):
             message=order.message,
             progress=order.progress,
             settings=order.settings,
+            stream=f"pipelines/{order.pipeline}",
         )
         job = cls(engine, request, runner, writes_directly=False)
         job._order, job._as_log, job._spark_runner = order, as_log, runner
@@ -213,7 +215,7 @@ class _StepsJob(LoadJob):
 
     def _fold_on(self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList) -> tuple[TableChanges, CommitResult]:
         """Publish rows of which each says what is to be done with it."""
-        screener = self._screener(txn.snapshot, outcome)
+        screener = self._screener(txn.snapshot, outcome, self._memory(txn, outcome.types))
         log, decided = self._decide(screener, problems)
         held = [decided]
 
@@ -270,8 +272,13 @@ class _StepsJob(LoadJob):
         self._world.failpoints.hit("spark.steps.after_publish")
         return done
 
-    def _screener(self, snapshot: GraphSnapshot, outcome: LoadedInput) -> Screener:
-        order = ScreenOrder(catalog=self._catalog, scratch=self.scratch, state=PinnedState.of(self.storage, snapshot))
+    def _screener(self, snapshot: GraphSnapshot, outcome: LoadedInput, memory: StreamMemory | None = None) -> Screener:
+        order = ScreenOrder(
+            catalog=self._catalog,
+            scratch=self.scratch,
+            state=PinnedState.of(self.storage, snapshot),
+            reader=None if memory is None else memory.reader,
+        )
         return Screener(
             runner=self._runner,
             order=order,
@@ -279,14 +286,15 @@ class _StepsJob(LoadJob):
             modes=self._request.modes,
             places=outcome.places,
             types=dict(outcome.types),
+            memory=memory,
+            keeps_edges=frozenset(
+                key
+                for key, counted in self._steps.items()
+                if counted.prepared.step.on_delete == "refuse" or self._request.mode_of(key) == "overwrite"
+            ),
         )
 
     def _decider(self, screener: Screener) -> LogDecider:
-        keeps = frozenset(
-            key
-            for key, counted in self._steps.items()
-            if counted.prepared.step.on_delete == "refuse" or self._request.mode_of(key) == "overwrite"
-        )
         return LogDecider(
             runner=self._runner,
             catalog=self._catalog,
@@ -295,7 +303,9 @@ class _StepsJob(LoadJob):
             places=screener.places,
             on_delete="cascade",
             settings=self._request.settings,
-            keeps_edges=keeps,
+            keeps_edges=screener.keeps_edges,
+            memory=screener.memory,
+            unordered=screener.stored_place,
         )
 
     # What became of the rows.
