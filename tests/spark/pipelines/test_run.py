@@ -13,7 +13,7 @@ from omnigraph.operations.history import CreateBranchRequest, MergeRequest
 from omnigraph.operations.local import LocalBackend
 from omnigraph.pipelines import Pipeline, drop, fail
 from omnigraph.pipelines.running import quarantined, read_quarantine, replay, run, status
-from tests.load_graph import make_graph
+from tests.load_graph import export, make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
 
@@ -194,6 +194,38 @@ def test_changes_deletes_and_other_modes_are_one_commit_and_counts_add_up(spark,
         step.rows_in == step.written + step.unchanged + step.superseded + step.deleted + step.dropped + step.quarantined
         for step in told.steps
     )
+
+
+def test_late_rows_of_a_later_run_lose_also_against_deletes_and_without_a_stored_sequence(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers")
+    gone, order = "name = 'gone'", "updated_at"
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, deletes=gone, sequence=order)
+    crm.edge("WorksIn", input="customers", src="Person(lower(email))", dst="Team(team)", deletes=gone, sequence=order)
+    files = [
+        [row(1, 10), row(2, 10), row(3, 10)],
+        [row(1, 20, name="gone"), row(2, 20, name="newer"), row(3, 20, name="gone")],
+        [row(1, 15, name="late"), row(2, 15, name="late"), row(3, 30, name="back")],
+        [row(3, 18, name="late", team="t0")],
+    ]
+    told = []
+    for number, rows in enumerate(files):
+        write_customers(raw, f"{number}.parquet", rows)
+        done = run(crm, graph, spark=spark)
+        assert all(
+            step.rows_in
+            == step.written + step.unchanged + step.superseded + step.deleted + step.dropped + step.quarantined
+            for step in done.steps
+        )
+        told.append({step.name: (step.written, step.superseded, step.deleted) for step in done.steps})
+    assert {slug: one["name"] for slug, one in people(graph).items()} == {"p2@x": "newer", "p3@x": "back"}
+    assert [one["Person"] for one in told] == [(3, 0, 0), (1, 0, 2), (1, 2, 0), (0, 1, 0)]
+    # The last row is another edge, older than the delete of its person.
+    assert [one["WorksIn"] for one in told][2:] == [(1, 2, 0), (0, 1, 0)]
+    edges = sorted(one["from"] for one in export(graph) if one.get("edge") == "WorksIn")
+    assert edges == ["p2@x", "p3@x"]
 
 
 def test_a_trial_publishes_nothing_and_counts_what_a_run_would_do(spark, graph, tmp_path):
