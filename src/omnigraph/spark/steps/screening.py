@@ -177,6 +177,8 @@ def find_late(order: ScreenOrder, task: LateTask) -> FoundRows | None:
     owner = order.owner(task.table_key)
     ends = edge_ends(owner) if isinstance(owner, EdgeType) else ()
     rows = _read(order.scratch, task.files, ("id", f"{MARK}seq", f"{MARK}kind", *(column for column, _ in ends)))
+    if not rows.num_rows:
+        return None
     ids, kind = one_array(rows.column("id")), int(rows.column(f"{MARK}kind")[0].as_py())
     seqs = rows.column(f"{MARK}seq").to_numpy()
     if kind == NO_SEQUENCE:
@@ -297,12 +299,13 @@ def without(runner: Runner, scratch: ScratchPlace, loaded: LoadedType, found: Se
 def rewritten(
     runner: Runner, scratch: ScratchPlace, files: Sequence[RowsFile], found: tuple[str, ...]
 ) -> tuple[RowsFile, ...]:
-    """Return files without the rows that were found."""
+    """Return files without the rows that were found; those of which nothing is left are not among them."""
     tasks = [LeaveOutTask(file=file.name, found=found) for file in files]
     done = runner.run(partial(leave_out, scratch), tasks, "leave out rejected rows")
     return tuple(
         file if one is None else replace(file, name=one[0], rows=one[1], size_bytes=one[2])
         for file, one in zip(files, done, strict=True)
+        if one is None or one[1]
     )
 
 
