@@ -22,7 +22,7 @@ from omnigraph.spark.resolve import (
 )
 from omnigraph.spark.sessions.session import session, stop
 from omnigraph.spark.sessions.workers import check_workers
-from omnigraph.spark.source import register
+from omnigraph.spark.source.registration import register
 from omnigraph.spark.streams import write_stream
 from omnigraph.spark.views import views
 
