@@ -116,7 +116,7 @@ def _python(name: str, graph: str | None, nodes: list[NodeType], edges: list[Edg
     yield "# direct commits to the branch; audit merges if all checks pass; propose opens a proposal."
     yield f'pipeline = Pipeline({name!r}{address}, publish="direct")'
     owners: list[NodeType | EdgeType] = [*nodes, *edges]
-    yield '# With incremental="updated_at" only rows with a greater value than before are read; or: incremental="files".'
+    yield '# With incremental="updated_at" only rows with a greater value are read; or: incremental="files".'
     for owner in owners:
         yield f'pipeline.source("{_snake(owner.name)}_rows", format="csv", path="data/{owner.name}.csv")'
     for node in nodes:
