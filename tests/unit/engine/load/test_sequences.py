@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -197,6 +199,57 @@ def test_two_writers_of_a_stream_at_once_are_both_remembered(graph, apply, monke
     assert told(apply(person("a", 4), person("b", 8, age=8), person("c", 3))) == (1, 0, 2, 0)
     assert people(graph) == {"b": 8, "c": None}
     assert told(apply(person("a", 4), person("b", 7), person("c", 8))) == (0, 0, 3, 0)
+
+
+def test_threads_that_apply_pieces_of_one_shuffled_log_give_the_graph_of_all_rows(graph, tmp_path):
+    random = Random(3)  # noqa: S311 - a seeded generator is what makes the run repeatable
+    log = [
+        person(f"p{random.randrange(20)}", at, age=at, op="delete" if random.random() < 0.2 else "upsert")
+        for at in range(240)
+    ]
+    newest = {row["data"]["name"]: row for row in log}
+    random.shuffle(log)
+
+    def work(number):
+        for piece in range(number, 12, 4):
+            path = tmp_path / f"{piece}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in log[piece::12]))
+            told(graph.load(path, "apply"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert people(graph) == {name: row["data"]["age"] for name, row in sorted(newest.items()) if row["_op"] == "upsert"}
+
+
+def test_a_renamed_type_keeps_what_is_remembered_and_a_new_one_has_nothing(graph, apply):
+    apply(person("a", 9, age=1))
+    graph.apply_schema(
+        SCHEMA.replace("node Person", 'node Human @rename_from("Person")')
+        .replace("Person ->", "Human ->")
+        .replace("-> Person", "-> Human")
+    )
+
+    def human(name, seq):
+        return {"type": "Human", "_seq": seq, "data": {"name": name}}
+
+    assert told(apply(human("a", 8))) == (0, 0, 1, 0)
+    assert told(apply(human("a", 10))) == (1, 0, 0, 0)
+
+
+def test_a_revert_whose_history_is_gone_leaves_everything_remembered(graph, apply, tmp_path):
+    apply(person("a", 5, age=5))
+    undone = apply(person("a", 9, age=9))
+    for number in range(8):
+        apply(person(f"n{number}", 50))
+    # What later commits added is one run by now; a cleanup may have removed the others.
+    for file in (tmp_path / "g" / "__sequences").iterdir():
+        if file.stem not in known(graph).names:
+            file.unlink()
+    before = known(graph)
+    graph.revert(undone.commit)
+    assert (known(graph), people(graph)["a"]) == (before, 5)
+    assert told(apply(person("a", 8))) == (0, 0, 1, 0)
+    assert told(apply(person("a", 9, age=9), person("n0", 49))) == (1, 0, 1, 0)
 
 
 def test_a_branch_starts_with_what_is_remembered_and_a_merge_joins_both(graph, apply):
