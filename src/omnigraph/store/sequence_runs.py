@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from omnigraph.errors import StorageCorruptError, StorageFault
+from omnigraph.errors import Effect, OmnigraphError, StorageCorruptError, StorageFault
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, current_counters
 from omnigraph.store.location import Storage
@@ -36,6 +36,8 @@ RUN_COLUMNS = pa.schema(
 )
 
 _GROUP_ROWS = 1 << 14
+# A million rows: ids are looked for in all of them together.
+_GROUPS_AT_ONCE = 64
 # A run of so many rows is read at once, and stays in memory: the next call of the stream asks it again.
 _SMALL_ROWS = 1 << 15
 _CACHE_BYTES = 64 << 20
@@ -55,13 +57,21 @@ class SequencePlace:
     is_durable: bool = True
 
     def write(self, name: str, rows: pa.Table) -> None:
-        """Write a run of rows in :data:`RUN_COLUMNS`, one for each entity; it is on the disk when this returns."""
+        """Write a run of rows in :data:`RUN_COLUMNS`, one for each entity; it is on the disk when this returns.
+
+        Raises:
+            OmnigraphError: it cannot be written; whatever is left of it nothing names.
+        """
         rows = rows.sort_by([("table", "ascending"), ("id", "ascending")])
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, RUN_COLUMNS, compression="zstd") as writer:
             for key in pc.unique(rows.column("table")).to_pylist():
                 writer.write_table(rows.filter(pc.equal(rows.column("table"), key)), row_group_size=_GROUP_ROWS)
-        stores_of(self.storage).control.put(run_key(name), sink.getvalue(), sync=self.is_durable)
+        try:
+            stores_of(self.storage).control.put(run_key(name), sink.getvalue(), sync=self.is_durable)
+        except OmnigraphError as error:
+            error.effect = Effect.STAGED
+            raise
         if rows.num_rows <= _SMALL_ROWS:
             _cache.put((self.storage.root, name), rows)
 
@@ -104,8 +114,8 @@ class SequencePlace:
             # The end of the file, where its groups are told, and then the groups.
             current_counters().add_calls("control.get", 2 + len(groups))
             current_counters().add_serial_stages(2 + len(groups))
-            for group in groups:
-                yield file.read_row_group(group).cast(RUN_COLUMNS)
+            for start in range(0, len(groups), _GROUPS_AT_ONCE):
+                yield file.read_row_groups(groups[start : start + _GROUPS_AT_ONCE]).cast(RUN_COLUMNS)
 
 
 def run_key(name: str) -> str:

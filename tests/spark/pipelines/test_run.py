@@ -257,6 +257,23 @@ def test_a_full_refresh_removes_what_the_source_does_not_have_any_more(spark, gr
     assert (person.rows_in, person.unchanged, person.removed, sorted(people(graph))) == (2, 2, 1, ["p0@x", "p1@x"])
 
 
+def test_a_full_refresh_does_not_remove_what_the_source_has_with_an_older_sequence(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers")
+    order = {"sequence": "updated_at", "removes_missing": True}
+    crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, **order)
+    crm.edge("WorksIn", name="in", input="customers", src="Person(lower(email))", dst="Team(team)", **order)
+    write_customers(raw, "a.parquet", [row(1, 10, name="newer"), row(2, 10), row(3, 10)])
+    run(crm, graph, spark=spark)
+    write_customers(raw, "a.parquet", [row(1, 5, name="older"), row(2, 12)])
+    told = {step.name: step for step in run(crm, graph, spark=spark, full_refresh=True).steps}
+    assert {slug: one["name"] for slug, one in people(graph).items()} == {"p1@x": "newer", "p2@x": "p 2"}
+    assert sorted(one["from"] for one in export(graph) if "edge" in one) == ["p1@x", "p2@x"]
+    assert [(told[name].superseded, told[name].removed) for name in ("person", "in")] == [(1, 1), (1, 1)]
+
+
 def test_missing_ends_become_nodes_that_a_later_run_fills(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])

@@ -244,8 +244,9 @@ class _StepsJob(LoadJob):
 
     def _decide(self, screener: Screener, problems: ProblemList) -> tuple[LogDecider, LogChange]:
         """Fold all rows, but for those that cannot count."""
-        screener.leave_out_late()
+        # What is late is there all the same.
         screener.remove_rest()
+        screener.leave_out_late()
         log = self._decider(screener)
         problems.add(log.mixed_sequences())
         problems.fail()

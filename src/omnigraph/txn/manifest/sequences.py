@@ -55,8 +55,8 @@ class SequenceMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         known = before or StreamSequences(stream=self.stream)
         runs = {run.name: run for run in (*known.runs, *self.own, *self.puts)}
         left = tuple(run for name, run in runs.items() if name not in self.drops)
-        # What is known of a table stays: a merge cannot bring another kind.
-        return StreamSequences(stream=self.stream, runs=left, kinds={**self.kinds, **known.kinds})
+        # What is known of a table stays as long as anything is: a merge cannot bring another kind.
+        return StreamSequences(stream=self.stream, runs=left, kinds={**self.kinds, **known.kinds} if left else {})
 
 
 def joined(ours: Mapping[str, StreamSequences], theirs: Mapping[str, StreamSequences]) -> Iterator[SequenceMark]:
