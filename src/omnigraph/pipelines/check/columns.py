@@ -6,7 +6,7 @@ rows cannot be made leaves those after it alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +32,11 @@ CANONICAL = "canonical_id"
 _TEXTS = ("normalised", "jaro_winkler", "token_overlap")
 
 
-def column_mistakes(declaration: Declaration, catalog: Catalog | None, spark: Any) -> list[Mistake]:
-    """Return what is wrong with columns; steps must have an order."""
-    looking = _Looking(FrameAnalyst(spark), catalog)
+def column_mistakes(
+    declaration: Declaration, catalog: Catalog | None, spark: Any, sources: Mapping[str, Any]
+) -> list[Mistake]:
+    """Return what is wrong with columns; steps must have an order. ``sources`` are frames that are there already."""
+    looking = _Looking(FrameAnalyst(spark), catalog, sources)
     for step in ordered_steps(declaration):
         looking.take(step)
     return looking.mistakes
@@ -43,9 +45,10 @@ def column_mistakes(declaration: Declaration, catalog: Catalog | None, spark: An
 class _Looking:
     """Makes the frames of steps in their order, and notes what is wrong with their columns."""
 
-    def __init__(self, analyst: FrameAnalyst, catalog: Catalog | None) -> None:
+    def __init__(self, analyst: FrameAnalyst, catalog: Catalog | None, sources: Mapping[str, Any]) -> None:
         self._analyst = analyst
         self._catalog = catalog
+        self._sources = sources
         self._frames: dict[str, Any] = {}
         self.mistakes: list[Mistake] = []
 
@@ -66,6 +69,8 @@ class _Looking:
 
     def _made(self, step: OrderedStep) -> Any:
         """Return the frame of a step without rows, or why there is none."""
+        if step.name in self._sources:
+            return self._emptied(step, self._sources[step.name])
         inputs = () if isinstance(step, SourceStep) else tuple(self._frames[name] for name in step.inputs)
         if step.function is not None:
             given = (self._analyst.spark,) if isinstance(step, SourceStep) else inputs

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.options import QueryOptions
@@ -26,14 +26,12 @@ from omnigraph.operations.proposals import OpenProposalRequest
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.pipelines.model import AfterStep, CheckStep, Declaration
 from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
+from omnigraph.pipelines.running.options import RunOptions
 from omnigraph.records import record
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 from omnigraph.values.counts import counted
-
-if TYPE_CHECKING:
-    from omnigraph.pipelines.running.run import RunOptions
 
 _SAMPLES = 5
 _COUNTED = 1_000

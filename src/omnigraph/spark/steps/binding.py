@@ -59,9 +59,11 @@ def sequence_property(prepared: PreparedRows) -> str | None:
 
 def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> StepReader | list[Violation]:
     """Return how the rows of a step are read, or what is wrong with its columns."""
+    from omnigraph.spark.source.types import wire_schema  # noqa: PLC0415 - it brings Spark
+
     step = prepared.step
     title = f"<{step.name}>"
-    columns = prepared.frame.limit(0).toArrow().schema
+    columns = wire_schema(prepared.frame.schema)
     for end in prepared.ends:
         columns = columns.append(pa.field(end.target, pa.string()))
     source = Source(
