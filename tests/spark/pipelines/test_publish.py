@@ -5,12 +5,23 @@ from __future__ import annotations
 import threading
 
 import pytest
+from msgspec.structs import replace
 
-from omnigraph.errors import CheckFailedError
-from omnigraph.operations.history import BlameRequest, ListBranchesRequest, LogRequest
-from omnigraph.operations.proposals import ListProposalsRequest, MergeProposalRequest
+from omnigraph.errors import CheckFailedError, ProposalChecksError
+from omnigraph.operations.history import BlameRequest, CreateBranchRequest, ListBranchesRequest, LogRequest
+from omnigraph.operations.proposals import (
+    CheckProposalRequest,
+    GetProposalRequest,
+    ListProposalsRequest,
+    MergeProposalRequest,
+    OpenProposalRequest,
+)
+from omnigraph.operations.writes import MutateRequest
 from omnigraph.pipelines.running import run, status
+from omnigraph.pipelines.running.leftovers import NOTES_FOLDER, RunNote
 from omnigraph.runtime import start_thread
+from omnigraph.store.tables.portable import stores_of
+from omnigraph.txn.claims.identity import WriterIdentity
 from tests.load_graph import make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
@@ -70,6 +81,103 @@ def test_a_run_that_is_proposed_counts_when_it_is_merged(spark, graph, tmp_path)
     graph.backend.execute(MergeProposalRequest(number=told.proposal))
     assert sorted(people(graph)) == ["p1@x"]
     assert run(crm, graph, spark=spark).outcome == "nothing"
+
+
+def test_a_proposal_has_the_checks_of_its_run_and_how_they_fared(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1)])
+    crm = pipeline(raw, publish="propose")
+    crm.check("nobody is old", query=NO_OLD)
+    # Queries of two checks may have one name, and those of a function are asked for when they are needed.
+    crm.check("nobody is 2 old!")(lambda: NO_OLD.replace("50", "70"))
+    told = run(crm, graph, spark=spark)
+    proposal = graph.backend.execute(GetProposalRequest(number=told.proposal))
+    assert "check nobody is old: passed\ncheck nobody is 2 old!: passed" in proposal.description
+    assert "source customers" not in proposal.description
+    checked = graph.backend.execute(CheckProposalRequest(number=told.proposal))
+    assert [(one.name, one.status.value) for one in checked.checks] == [
+        ("check_nobody_is_old", "passed"),
+        ("check_nobody_is_2_old", "passed"),
+    ]
+    # What came to the target meanwhile is checked with it.
+    write_customers(tmp_path / "other", "a.parquet", [row(60, 1)])
+    run(pipeline(tmp_path / "other"), graph, spark=spark)
+    with pytest.raises(ProposalChecksError):
+        graph.backend.execute(MergeProposalRequest(number=told.proposal))
+
+
+def left_branch(graph, crm, spark):
+    """Run a pipeline whose check fails, and return the branch that it leaves for people."""
+    with pytest.raises(CheckFailedError) as raised:
+        run(crm, graph, spark=spark)
+    return raised.value.details.branch
+
+
+def put_note(graph, branch, writer, at_ms=0):
+    """Note that a run works on a branch, as one does that is killed before it can take the note back."""
+    _, pipeline_name, run_name = branch.split("/")
+    note = RunNote(pipeline=pipeline_name, run=run_name, branch=branch, target="main", writer=writer, at_ms=at_ms)
+    note.put(graph)
+    return note
+
+
+def notes(graph):
+    return stores_of(graph.store.storage).control.list_keys(NOTES_FOLDER)
+
+
+def test_branches_of_dead_runs_go_and_those_of_people_and_of_live_runs_stay(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(60, 1), row(61, 2, age=-1)])
+    crm = pipeline(raw, publish="audit")
+    crm.check("nobody is old", query=NO_OLD)
+    kept, dead, silent, alive, unknown, touched, proposed = (left_branch(graph, crm, spark) for _ in range(7))
+    assert notes(graph) == ()
+    here = WriterIdentity.of_this_process()
+    gone, elsewhere = replace(here, started="never"), replace(here, host="another/boot/of")
+    now = graph.runtime.clock.now_ms()
+    for branch in (dead, touched, proposed):
+        put_note(graph, branch, gone)
+    put_note(graph, silent, elsewhere)
+    put_note(graph, alive, here)
+    put_note(graph, unknown, elsewhere, now)
+    put_note(graph, "pipelines/crm/never-made", gone)
+    graph.backend.execute(MutateRequest(text="query m() { insert Team { code: \"mine\" } }", branch=touched))
+    graph.backend.execute(OpenProposalRequest(source=proposed, title="look"))
+    # A pipeline of another name has nothing to do with them.
+    assert run(pipeline(tmp_path / "raw", name="other"), graph, spark=spark).outcome == "published"
+    assert len(branches(graph)) == 8
+    assert run(crm, graph, spark=spark, dry_run=True).outcome == "tried"
+    assert len(branches(graph)) == 8
+    last = left_branch(graph, crm, spark)
+    assert sorted(branches(graph)) == sorted(["main", kept, alive, unknown, touched, proposed, last])
+    assert [key.rpartition("/")[2] for key in notes(graph)] == sorted(
+        f"{branch.rpartition('/')[2]}.json" for branch in (alive, unknown)
+    )
+    folder = tmp_path / "graph" / "__quarantine" / "crm"
+    assert not (folder / f"run={dead.rpartition('/')[2]}").exists()
+    assert (folder / f"run={kept.rpartition('/')[2]}").exists()
+
+
+def test_two_runs_at_once_on_two_branches_do_not_meet(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    graph.backend.execute(CreateBranchRequest(name="review"))
+    crm = pipeline(raw, publish="audit")
+    failpoints, met = graph.runtime.failpoints, []
+
+    def beside():
+        failpoints.disable("spark.steps.before_publish")
+        thread = start_thread("other run", lambda: met.append(run(crm, graph, spark=spark, branch="review")))
+        thread.join()
+
+    failpoints.enable("spark.steps.before_publish", beside)
+    told = run(crm, graph, spark=spark)
+    assert (told.outcome, met[0].outcome) == ("published", "published")
+    assert [one.run for one in status(graph, "crm")] == [told.run]
+    assert [one.run for one in status(graph, "crm", "review")] == [met[0].run]
+    assert (branches(graph), notes(graph)) == (["main", "review"], ())
+    for branch in ("main", "review"):
+        assert run(crm, graph, spark=spark, branch=branch).outcome == "nothing"
 
 
 def test_of_two_runs_at_once_on_a_branch_the_second_goes_on_behind_the_first(spark, graph, tmp_path):

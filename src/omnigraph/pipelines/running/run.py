@@ -25,6 +25,7 @@ from omnigraph.pipelines.model import Declaration, Publish
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import RunOutcome, RunProgress, RunReport
 from omnigraph.pipelines.running.frames import Frames, step_rows
+from omnigraph.pipelines.running.leftovers import remove_leftovers
 from omnigraph.pipelines.running.options import RunOptions, checked_options, declaration_of, opened
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
@@ -165,6 +166,7 @@ class Run:
         return report
 
     def _run(self) -> RunReport:
+        self._remove_leftovers()
         # A branch of its own is made only for a run that has something to write. Whatever happens to the target in
         # between is noticed when the run is published.
         target = self.engine.store.snapshot(BranchName.parse(self.options.branch))
@@ -176,6 +178,14 @@ class Run:
             return self._ended("nothing")
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
             return self._load(place, so_far, sources)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what runs of the pipeline have left that were killed."""
+        if self.options.dry_run:
+            return
+        for note in remove_leftovers(self.engine, self.declaration.name, actor=self.options.actor):
+            # Nothing names their rejected rows any more.
+            quarantine_place(self.engine, self.declaration, note.quarantine, note.run).clear()
 
     def _take_batch(self, sources: Mapping[str, SourceRows], mark: Mapping[str, Any]) -> RunReport | None:
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
