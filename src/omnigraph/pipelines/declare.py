@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
+from omnigraph.pipelines.given import KEYS, Declared, Given
 from omnigraph.pipelines.model import (
     Declaration,
     Expectation,
@@ -21,7 +22,7 @@ from omnigraph.pipelines.model import (
     Publish,
     StepMode,
 )
-from omnigraph.pipelines.parts import KEYS, Declared, Given, PartMaker
+from omnigraph.pipelines.parts import PartMaker
 from omnigraph.values import MAIN, check_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])

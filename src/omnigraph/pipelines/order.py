@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from omnigraph.errors import Mistake
+from omnigraph.pipelines.mistakes import mistake_at, near_name, refuse, step_mistake
 from omnigraph.pipelines.model import Declaration, FrameStep, ResolveStep, SourceStep, TypeStep, ViewStep
-from omnigraph.pipelines.parts import mistake_at, near_name, refuse, step_mistake
 
 OrderedStep = SourceStep | FrameStep
 

@@ -141,7 +141,7 @@ def test_branches_of_dead_runs_go_and_those_of_people_and_of_live_runs_stay(spar
     put_note(graph, alive, here)
     put_note(graph, unknown, elsewhere, now)
     put_note(graph, "pipelines/crm/never-made", gone)
-    graph.backend.execute(MutateRequest(text="query m() { insert Team { code: \"mine\" } }", branch=touched))
+    graph.backend.execute(MutateRequest(text='query m() { insert Team { code: "mine" } }', branch=touched))
     graph.backend.execute(OpenProposalRequest(source=proposed, title="look"))
     # A pipeline of another name has nothing to do with them.
     assert run(pipeline(tmp_path / "raw", name="other"), graph, spark=spark).outcome == "published"

@@ -17,12 +17,11 @@ from omnigraph.engine.load.reading.parquet import can_parse
 from omnigraph.engine.load.reading.tables import column_kind, takes_integers
 from omnigraph.engine.rows.changes import OP, SEQ, can_mark
 from omnigraph.errors import Mistake, UsageError
-from omnigraph.pipelines.check.calls import called
 from omnigraph.pipelines.check.settings import texts_of
 from omnigraph.pipelines.check.types import ENDS, owner_of, required_of
+from omnigraph.pipelines.mistakes import called, mistake_at, near_name, step_mistake
 from omnigraph.pipelines.model import ByColumn, Declaration, Place, ResolveStep, SourceStep, TypeStep
 from omnigraph.pipelines.order import OrderedStep, kind_of, ordered_steps
-from omnigraph.pipelines.parts import mistake_at, near_name, step_mistake
 from omnigraph.pipelines.sql import end_of, flaw_of, names_in
 from omnigraph.spark.steps.analysis import Flaw, FrameAnalyst, columns_of, flaw_of_exception, is_frame
 

@@ -8,9 +8,9 @@ from typing import Any
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Mistake
 from omnigraph.pipelines.check.settings import setting_mistakes
+from omnigraph.pipelines.mistakes import mistake_at, refuse
 from omnigraph.pipelines.model import Declaration
 from omnigraph.pipelines.order import graph_mistakes
-from omnigraph.pipelines.parts import mistake_at, refuse
 
 
 def find_mistakes(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.catalog import Catalog
-from omnigraph.pipelines.check.calls import called
+from omnigraph.pipelines.mistakes import called
 from omnigraph.pipelines.model import Declaration, FrameStep, ResolveStep, SourceStep, TypeStep, ViewStep
 from omnigraph.pipelines.order import ordered_steps, ordered_types
 from omnigraph.pipelines.running.reading import checked_frame

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from omnigraph.errors import BadValue, Mistake, UsageError
-from omnigraph.pipelines.check.calls import called
+from omnigraph.pipelines.mistakes import called, refuse
 from omnigraph.pipelines.model import ByColumn, ByFiles, FrameStep, SourceStep
-from omnigraph.pipelines.parts import refuse
 from omnigraph.pipelines.running.progress import ReadSoFar
 from omnigraph.records import record
 from omnigraph.runtime import Clock, side_by_side
