@@ -30,7 +30,7 @@ _OF_TYPE = (
 )
 KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "pipeline": ("pipeline", "graph", "branch", "publish", "quarantine"),
+        "pipeline": ("pipeline", "graph", "branch", "publish", "quarantine", "origins"),
         "source": ("format", "path", "options", "incremental"),
         "view": (*ROWS, "cache"),
         "node": (*_OF_TYPE, "on_delete"),

@@ -25,6 +25,7 @@ from omnigraph.pipelines.model import (
     Incremental,
     MissingEnd,
     OnDelete,
+    Origins,
     Outcome,
     Publish,
     ResolveStep,
@@ -64,6 +65,7 @@ class PartMaker(GivenValues):
             branch=branch,
             publish=cast("Publish", self.choice(given, "publish", get_args(Publish), "direct")),
             quarantine=self.text(given, "quarantine"),
+            origins=cast("Origins", self.choice(given, "origins", get_args(Origins), "files")),
         )
 
     def source(self, given: Given) -> SourceStep:

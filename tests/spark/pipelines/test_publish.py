@@ -7,6 +7,9 @@ import threading
 import pytest
 from msgspec.structs import replace
 
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import CheckFailedError, ProposalChecksError
 from omnigraph.operations.history import BlameRequest, CreateBranchRequest, ListBranchesRequest, LogRequest
 from omnigraph.operations.proposals import (
@@ -17,14 +20,16 @@ from omnigraph.operations.proposals import (
     OpenProposalRequest,
 )
 from omnigraph.operations.writes import MutateRequest
+from omnigraph.pipelines import Pipeline, quarantine
 from omnigraph.pipelines.running import run, status
 from omnigraph.pipelines.running.leftovers import NOTES_FOLDER, RunNote
-from omnigraph.runtime import start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.store.tables.portable import stores_of
 from omnigraph.txn.claims.identity import WriterIdentity
-from tests.load_graph import make_graph
+from tests.load_graph import export, make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
+AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s=0)
 NO_OLD = "query q() { match { $p: Person  $p.age > 50 } return { $p.slug } }"
 
 
@@ -214,3 +219,71 @@ def test_blame_names_the_pipeline_its_run_and_the_file(spark, graph, tmp_path):
     line = next(line for line in blamed.lines() if line.startswith("name:"))
     assert f"pipeline=crm run={told.run} file={raw / 'a.parquet'}" in line
     assert blamed.to_json()["properties"][0]["author"]["run"]["run"] == told.run
+
+
+def blame_line(graph, entity_id, type_name="Person"):
+    """Return who wrote the first property of an entity that is not its key."""
+    found = graph.backend.execute(BlameRequest(type_name=type_name, entity_id=entity_id))
+    return next(str(one) for one in found.properties if one.name not in {"slug", "from", "to"}), found
+
+
+def origins(tmp_path):
+    return [*(tmp_path / "graph").glob("__origins/crm/*")]
+
+
+def test_of_several_files_blame_names_that_of_the_entity(spark, graph, tmp_path):
+    raw = tmp_path / "raw is here"
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    write_customers(raw, "b.parquet", [row(3, 3), row(4, 4, age=-1)])
+    crm = pipeline(raw, publish="audit")
+    first = run(crm, graph, spark=spark)
+    # One row of b.parquet is in quarantine, and its edge has no end.
+    assert (first.outcome, len(origins(tmp_path))) == ("published", 1)
+    for key, file in (("p1@x", "a.parquet"), ("p3@x", "b.parquet")):
+        line, found = blame_line(graph, key)
+        assert f"run={first.run} file={raw / file}" in line
+        assert found.to_json()["properties"][0]["files"] == [str(raw / file)]
+        assert f"file={raw / file}" in str(found.events[0])
+    edge = next(one["id"] for one in export(graph) if one.get("edge") == "WorksIn" and one["from"] == "p3@x")
+    assert f"file={raw / 'b.parquet'}" in str(blame_line(graph, edge, "WorksIn")[1].events[0])
+    # What is behind a shuffle has no file.
+    assert "file=" not in str(graph.backend.execute(BlameRequest(type_name="Team", entity_id="t1")).properties[0])
+    Cleanup(graph.store, Retention(keep=1), AT_ONCE, Runtime.system()).run()
+    assert len(origins(tmp_path)) == 1
+    # One file is told by the commit, and runs that publish nothing keep nothing.
+    write_customers(raw, "c.parquet", [row(3, 30, name="new")])
+    assert run(crm, graph, spark=spark, dry_run=True).origins == 0
+    with pytest.raises(CheckFailedError):
+        bad = pipeline(raw, publish="direct")
+        bad.check("nobody", query="query q() { match { $p: Person } return { $p.slug } }")
+        run(bad, graph, spark=spark)
+    assert len(origins(tmp_path)) == 1
+    again = run(pipeline(raw, origins="none"), graph, spark=spark)
+    assert (again.outcome, again.origins, len(origins(tmp_path))) == ("published", 0, 1)
+
+
+def test_of_the_rows_of_a_change_log_every_file_is_named(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    write_customers(raw, "b.parquet", [row(1, 3, name="newer")])
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, sequence="updated_at")
+    told = run(crm, graph, spark=spark)
+    assert told.origins == 3
+    assert f"file={raw / 'a.parquet'},{raw / 'b.parquet'}" in blame_line(graph, "p1@x")[0]
+    assert blame_line(graph, "p2@x")[1].properties[1].files == (str(raw / "a.parquet"),)
+
+
+def test_rows_of_two_sources_can_be_joined_and_judged(spark, graph, tmp_path):
+    """Spark refuses to name the file of a row that two files made."""
+    for name in ("left", "right"):
+        write_customers(tmp_path / name, "a.parquet", [row(1, 1), row(2, 2, age=-1)])
+    crm = Pipeline("crm")
+    crm.source("one", format="parquet", path=str(tmp_path / "left"))
+    crm.source("two", format="parquet", path=str(tmp_path / "right"))
+    rule = quarantine("adult", "age >= 0")
+    statement = "SELECT lower(one.email) AS slug, two.age FROM one JOIN two ON one.email = two.email"
+    crm.node("Person", sql=statement, expect=[rule])
+    told = run(crm, graph, spark=spark)
+    assert (told.steps[-1].written, told.steps[-1].quarantined, told.origins) == (1, 1, 0)

@@ -14,7 +14,7 @@ from omnigraph.pipelines.sql import end_of
 from omnigraph.spark.steps.counting import RowCounter
 from omnigraph.spark.steps.resolving import with_canonical_ids
 from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
-from omnigraph.spark.steps.sources import run_sql
+from omnigraph.spark.steps.sources import input_files, run_sql
 
 
 class Frames:
@@ -23,6 +23,7 @@ class Frames:
     def __init__(self, declaration: Declaration, sources: Mapping[str, Any], spark: Any) -> None:
         self._declaration = declaration
         self._spark = spark
+        self._sources = dict(sources)
         self._cached: list[Any] = []
         self._counter = RowCounter()
         self._used = _used_names(declaration)
@@ -51,6 +52,11 @@ class Frames:
         """Return how many rows sources and views have that types were made of, when the rows of all types were read."""
         found = {name: self._counter.rows(name) for name in self._used}
         return {name: rows for name, rows in found.items() if rows is not None}
+
+    def files(self, limit: int) -> frozenset[str]:
+        """Return files that the rows of types come from, up to a number of each source, as far as Spark knows them."""
+        used = [frame for name, frame in self._sources.items() if name in self._used]
+        return frozenset(file for frame in used for file in input_files(frame, limit))
 
     def close(self) -> None:
         """Let go of what was kept."""

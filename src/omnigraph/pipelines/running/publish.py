@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from types import TracebackType
 from typing import Any, Self
 
@@ -279,7 +279,8 @@ def proposal_checks(checks: Sequence[CheckStep]) -> tuple[str, ...]:
         file = parse_queries(_text_of(check), f"<check {check.name}>")
         text, span = file.source.text, file.queries[0].name.span
         words = re.sub(r"[^A-Za-z0-9]+", "_", check.name).strip("_").lower()
-        name = next(one for one in (f"check_{words}", *(f"check_{words}_{at}" for at in count(2))) if one not in found)
+        names = chain([f"check_{words}"], (f"check_{words}_{at}" for at in count(2)))
+        name = next(one for one in names if one not in found)
         found[name] = f"{text[: span.start]}{name}{text[span.end :]}"
     return tuple(found.values())
 

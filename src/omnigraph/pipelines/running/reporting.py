@@ -49,6 +49,7 @@ def with_results(
         steps=tuple(steps),
         expectations=tuple(one for result in results for one in _expectations(types[result.name], result)),
         changes=changes,
+        origins=sum(result.origins for result in results),
         stubs={name: ids for result in results for name, ids in result.stub_ids.items()},
     )
 

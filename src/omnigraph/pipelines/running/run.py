@@ -19,6 +19,7 @@ from omnigraph.errors import (
     OmnigraphError,
     RunConflictError,
 )
+from omnigraph.history.origins import RunOrigins
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Publish
@@ -46,6 +47,7 @@ QUARANTINE_FOLDER = "__quarantine"
 STREAM = "stream:"
 _Report = TypeVar("_Report", RunReport, RunReport | None)
 _ATTEMPTS = 3
+_SEVERAL = 2
 
 
 def run(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
@@ -186,6 +188,7 @@ class Run:
         for note in remove_leftovers(self.engine, self.declaration.name, actor=self.options.actor):
             # Nothing names their rejected rows any more.
             quarantine_place(self.engine, self.declaration, note.quarantine, note.run).clear()
+            replace(self.origins, run=note.run).clear()
 
     def _take_batch(self, sources: Mapping[str, SourceRows], mark: Mapping[str, Any]) -> RunReport | None:
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
@@ -259,6 +262,7 @@ class Run:
             run=self.id,
             branch=place.name,
             quarantine=self.quarantine,
+            origins=self.origins if self._keeps_origins() else None,
             actor=self.options.actor,
             message=f"run {self.id} of pipeline {self.declaration.name}",
             settled=self._settle,
@@ -284,6 +288,8 @@ class Run:
             if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
                 # Its branch goes, and with it what names them.
                 self.quarantine.clear()
+            if error.effect is Effect.NONE and not place.is_kept:
+                self.origins.clear()
             raise
 
     def _publish(self, place: RunBranch, so_far: ReadSoFar) -> RunReport:
@@ -312,6 +318,17 @@ class Run:
     def quarantine(self) -> QuarantinePlace:
         """Where rejected rows of the run are kept."""
         return quarantine_place(self.engine, self.declaration, self.options.quarantine_to, self.id)
+
+    @property
+    def origins(self) -> RunOrigins:
+        """Where it is kept which file the rows of the run came from."""
+        return RunOrigins(storage=self.engine.store.storage, pipeline=self.declaration.name, run=self.id)
+
+    def _keeps_origins(self) -> bool:
+        """Whether it has to be kept: of one file the commit itself tells."""
+        if self.options.dry_run or self.declaration.origins == "none" or self._frames is None:
+            return False
+        return len(self._frames.files(_SEVERAL)) >= _SEVERAL
 
     def _guard(self, so_far: ReadSoFar) -> Callable[[CommitView], None]:
         def guard(view: CommitView) -> None:

@@ -11,6 +11,7 @@ from omnigraph.catalog.model import INTEGERS, EdgeType, Scalar
 from omnigraph.engine.load import Source
 from omnigraph.engine.load.sources.dialect import Dialect
 from omnigraph.errors import BadValue, UsageError, Violation
+from omnigraph.history.origins import RunOrigins
 from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.steps.reading import StepReader
 from omnigraph.spark.steps.rows import PreparedRows, StepRows
@@ -57,7 +58,9 @@ def sequence_property(prepared: PreparedRows) -> str | None:
     return None
 
 
-def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> StepReader | list[Violation]:
+def bound_reader(
+    prepared: PreparedRows, catalog: Catalog, *, as_log: bool, origins: RunOrigins | None = None
+) -> StepReader | list[Violation]:
     """Return how the rows of a step are read, or what is wrong with its columns."""
     from omnigraph.spark.source.types import wire_schema  # noqa: PLC0415 - it brings Spark
 
@@ -92,4 +95,5 @@ def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> S
         ends=prepared.ends,
         place=prepared.place,
         keeps_originals=keeps_originals(step),
+        origins=origins,
     )

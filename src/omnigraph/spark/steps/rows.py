@@ -150,13 +150,14 @@ def owner_of_step(step: StepRows, catalog: Catalog) -> NodeType | EdgeType:
     return found
 
 
-def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
+def prepare(step: StepRows, catalog: Catalog, *, as_log: bool, keeps_files: bool = False) -> PreparedRows:
     """Return the frame of a step with columns for all that it says in SQL.
 
     Args:
         step: the step.
         catalog: the schema.
         as_log: rows are to be folded, so that each says what is to be done with it.
+        keeps_files: every row is to say which file it came from, and not only those that are rejected.
 
     Raises:
         UsageError: the schema has no such type, or a key cannot be made as the step says.
@@ -180,12 +181,14 @@ def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
         if rule.outcome in {"quarantine", "fail"}
     ]
     frame = step.frame.withColumns(preparing.columns) if preparing.columns else step.frame
-    if rejecting:
-        # Only of rows that somebody will look for: a text of each row would cost more than the rest of it.
+    if keeps_files:
+        frame = _with_files(frame, fn.lit(True))
+    elif rejecting:
+        # Only of rows that somebody will look for: a text of each row has its price.
         good = rejecting[0]
         for one in rejecting[1:]:
             good = good & one
-        frame = frame.withColumn(FILE, fn.when(~good, fn.input_file_name()))
+        frame = _with_files(frame, ~good)
     if step.dedupe is not None:
         frame = _with_places(frame, step, preparing, owner)
     return PreparedRows(
@@ -291,6 +294,22 @@ class _Preparing:
         column = _ID if target == "id" else f"{_OURS}set_{target}"
         self.put(column, fn.expr(expression))
         self.mapped[target] = column
+
+
+def _with_files(frame: DataFrame, wanted: Column) -> DataFrame:
+    """Return the frame with the file of each row that it is wanted of; null where Spark cannot tell."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - Spark is loaded where it is used
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - see above
+
+    made = frame.withColumn(FILE, fn.lit(None).cast("string"))
+    try:
+        # Rows without a file, such as those behind a shuffle, have an empty text.
+        told = frame.withColumn(FILE, fn.when(wanted, fn.nullif(fn.input_file_name(), fn.lit(""))))
+        _ = told.schema
+    except AnalysisException:
+        # Rows that are joined come from two files, and Spark refuses to choose.
+        return made
+    return told
 
 
 def _with_places(frame: DataFrame, step: StepRows, preparing: _Preparing, owner: NodeType | EdgeType) -> DataFrame:
