@@ -95,7 +95,8 @@ class RunReport:
     read. ``previous_digest`` stands for what was declared when the last run was made, if that was something else.
     ``stubs`` are ids of nodes that were made for missing ends, by type. ``left_branch`` is the branch that was left for
     a look, ``proposal`` the number of the proposal. ``is_undone``: its commit was reverted later. ``replayed`` are runs
-    whose rejected rows it has taken. ``origins`` counts the rows of which it was kept which file they came from. A dry run is only ``tried``: nothing was published.
+    whose rejected rows it has taken. ``origins`` counts the rows of which it was kept which file they
+    came from. A dry run is only ``tried``: nothing was published.
     """
 
     pipeline: str

@@ -211,14 +211,16 @@ def test_of_two_runs_at_once_on_a_branch_the_second_goes_on_behind_the_first(spa
     assert threading.active_count() >= 1
 
 
-def test_blame_names_the_pipeline_its_run_and_the_file(spark, graph, tmp_path):
+@pytest.mark.parametrize("incremental", ["files", "updated_at"])
+def test_blame_names_the_pipeline_its_run_and_the_file(spark, graph, tmp_path, incremental):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1)])
-    told = run(pipeline(raw, incremental="files"), graph, spark=spark)
+    told = run(pipeline(raw, incremental=incremental), graph, spark=spark)
     blamed = graph.backend.execute(BlameRequest(type_name="Person", entity_id="p1@x"))
     line = next(line for line in blamed.lines() if line.startswith("name:"))
     assert f"pipeline=crm run={told.run} file={raw / 'a.parquet'}" in line
     assert blamed.to_json()["properties"][0]["author"]["run"]["run"] == told.run
+    assert (told.origins, origins(tmp_path)) == (0, [])
 
 
 def blame_line(graph, entity_id, type_name="Person"):
@@ -253,9 +255,9 @@ def test_of_several_files_blame_names_that_of_the_entity(spark, graph, tmp_path)
     # One file is told by the commit, and runs that publish nothing keep nothing.
     write_customers(raw, "c.parquet", [row(3, 30, name="new")])
     assert run(crm, graph, spark=spark, dry_run=True).origins == 0
+    bad = pipeline(raw, publish="direct")
+    bad.check("nobody", query="query q() { match { $p: Person } return { $p.slug } }")
     with pytest.raises(CheckFailedError):
-        bad = pipeline(raw, publish="direct")
-        bad.check("nobody", query="query q() { match { $p: Person } return { $p.slug } }")
         run(bad, graph, spark=spark)
     assert len(origins(tmp_path)) == 1
     again = run(pipeline(raw, origins="none"), graph, spark=spark)

@@ -53,10 +53,9 @@ class Frames:
         found = {name: self._counter.rows(name) for name in self._used}
         return {name: rows for name, rows in found.items() if rows is not None}
 
-    def files(self, limit: int) -> frozenset[str]:
-        """Return files that the rows of types come from, up to a number of each source, as far as Spark knows them."""
-        used = [frame for name, frame in self._sources.items() if name in self._used]
-        return frozenset(file for frame in used for file in input_files(frame, limit))
+    def files(self, limit: int) -> dict[str, tuple[str, ...]]:
+        """Return by source the files that rows of types come from, up to a number, as far as Spark knows them."""
+        return {name: input_files(frame, limit) for name, frame in self._sources.items() if name in self._used}
 
     def close(self) -> None:
         """Let go of what was kept."""

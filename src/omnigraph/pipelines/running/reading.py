@@ -33,6 +33,9 @@ from omnigraph.spark.steps.sources import (
 SEEN = "seen"
 """What stands, in the progress of a source by a column, for the files that had no row beyond its value."""
 
+FILES = "files"
+"""What stands, in the progress of a source, for the files that were read, as far as the commit tells them."""
+
 _SHOWN_FILES = 1_000
 _SOURCES_AT_ONCE = 4
 _Found = TypeVar("_Found")
@@ -141,7 +144,8 @@ class Reading:
         mark = self.so_far.marks.get(source.name, {})
         is_known = not self.full_refresh and self.since is None and mark.get("column") == column
         if is_known and seen is not None and mark.get(SEEN) == seen:
-            rows = SourceRows(read=lambda: self.frame_of(source).limit(0), has_news=False, progress=mark)
+            told = {name: value for name, value in mark.items() if name != FILES}
+            rows = SourceRows(read=lambda: self.frame_of(source).limit(0), has_news=False, progress=told)
             return _Look(source, rows)
         frame = self.frame_of(source)
         question = NewestQuestion(frame=frame, column=column, before=self._before(source, frame, column))

@@ -19,7 +19,7 @@ from omnigraph.errors import (
     OmnigraphError,
     RunConflictError,
 )
-from omnigraph.history.origins import RunOrigins
+from omnigraph.history.origins import RunOrigins, plain_path
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Publish
@@ -30,7 +30,7 @@ from omnigraph.pipelines.running.leftovers import remove_leftovers
 from omnigraph.pipelines.running.options import RunOptions, checked_options, declaration_of, opened
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
-from omnigraph.pipelines.running.reading import SEEN, Reading, SourceRows, read_frames
+from omnigraph.pipelines.running.reading import FILES, SEEN, Reading, SourceRows, read_frames
 from omnigraph.pipelines.running.reporting import changes_something, with_results
 from omnigraph.runtime import Runtime
 from omnigraph.spark.runner import SparkRunner
@@ -128,6 +128,7 @@ class Run:
         self._since_s = self._world.clock.monotonic_s()
         self._seconds: dict[str, float] = {}
         self._frames: Frames | None = None
+        self._files: frozenset[str] = frozenset()
         self._report = RunReport(
             pipeline=declaration.name,
             run=self.id,
@@ -233,6 +234,7 @@ class Run:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
             progress |= {name: dict(told) for name, told in (mark or {}).items()}
+            self._note_files(frames, progress)
             self._report = replace(self._report, progress=progress)
             is_further = any(_moves(told, so_far.marks.get(name, {})) for name, told in progress.items())
             done = self.load_steps(steps, place, so_far, progress, is_recorded=is_further)
@@ -328,7 +330,16 @@ class Run:
         """Whether it has to be kept: of one file the commit itself tells."""
         if self.options.dry_run or self.declaration.origins == "none" or self._frames is None:
             return False
-        return len(self._frames.files(_SEVERAL)) >= _SEVERAL
+        return len(self._files) >= _SEVERAL
+
+    def _note_files(self, frames: Frames, progress: Mapping[str, dict[str, Any]]) -> None:
+        """Note which files are read, as far as it matters: the only one there is stands in the commit."""
+        found = frames.files(_SEVERAL)
+        self._files = frozenset(file for files in found.values() for file in files)
+        if len(self._files) == 1:
+            for name, files in found.items():
+                if files and progress.get(name, {}).get("by") == "column":
+                    progress[name][FILES] = [[plain_path(file)] for file in files]
 
     def _guard(self, so_far: ReadSoFar) -> Callable[[CommitView], None]:
         def guard(view: CommitView) -> None:
@@ -426,8 +437,8 @@ def _moves(told: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     if told.get("by") == "files":
         return bool(told["files"])
     # Other files without a row beyond the last one are no progress.
-    return told.get("by") in {"column", "stream"} and _without_seen(told) != _without_seen(before)
+    return told.get("by") in {"column", "stream"} and _without_files(told) != _without_files(before)
 
 
-def _without_seen(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name != SEEN}
+def _without_files(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in {SEEN, FILES}}
