@@ -32,12 +32,18 @@ class RowCounter:
 
     def rows(self, name: str) -> int | None:
         """Return how many rows a frame has, after a job has read it; None where Spark did not have to count them."""
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded where it is used
+
         if name not in self._asked:
             return None
         observation, spark = self._asked[name]
         if not is_connect(spark) and not _is_told(observation, spark):
             return None
-        found = observation.get.get(_ROWS)
+        try:
+            found = observation.get.get(_ROWS)
+        except PySparkException:
+            # A plan over the frame that Spark refused: it takes that for the answer.
+            return None
         return None if found is None else int(found)
 
 

@@ -6,6 +6,7 @@ columns that it came with beside them, so that one that is rejected can be told 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from omnigraph.engine.load import OnDelete
 from omnigraph.engine.rows.changes import OP, SEQ
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
+from omnigraph.spark.jobs import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,6 +32,8 @@ _OURS = "__og_"
 FILE = f"{_OURS}file"
 _OP, _SEQ, _ID, _PLACE = f"{_OURS}op", f"{_OURS}seq", f"{_OURS}id", f"{_OURS}place"
 _ENDS = {"from": "src", "to": "dst"}
+# Operators of a plan that put rows of two inputs together; UNION is none of them.
+_PAIRS = re.compile(r"^[\s:+-]*(\w*Join|Intersect|Except)\b", re.MULTILINE)
 
 
 @record
@@ -298,18 +302,20 @@ class _Preparing:
 
 def _with_files(frame: DataFrame, wanted: Column) -> DataFrame:
     """Return the frame with the file of each row that it is wanted of; null where Spark cannot tell."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - Spark is loaded where it is used
-    from pyspark.sql import functions as fn  # noqa: PLC0415 - see above
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
 
-    made = frame.withColumn(FILE, fn.lit(None).cast("string"))
-    try:
-        # Rows without a file, such as those behind a shuffle, have an empty text.
-        told = frame.withColumn(FILE, fn.when(wanted, fn.nullif(fn.input_file_name(), fn.lit(""))))
-        _ = told.schema
-    except AnalysisException:
+    if _PAIRS.search(_plan_text(frame)):
         # Rows that are joined come from two files, and Spark refuses to choose.
-        return made
-    return told
+        return frame.withColumn(FILE, fn.lit(None).cast("string"))
+    # Rows without a file, such as those behind a shuffle, have an empty text.
+    return frame.withColumn(FILE, fn.when(wanted, fn.nullif(fn.input_file_name(), fn.lit(""))))
+
+
+def _plan_text(frame: Any) -> str:
+    # There is no public way to ask whether rows are joined, and a plan that Spark refuses ends the counts of its rows.
+    if is_connect(frame.sparkSession):
+        return str(frame._explain_string(extended=True))  # noqa: SLF001 - see above
+    return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - see above
 
 
 def _with_places(frame: DataFrame, step: StepRows, preparing: _Preparing, owner: NodeType | EdgeType) -> DataFrame:
