@@ -63,6 +63,16 @@ def test_rows_that_are_compared_and_rows_that_are_folded_give_the_same_graph_and
         assert ("person", "duplicate_key") in kept[0]
 
 
+def test_a_run_all_of_whose_edges_lack_an_end_writes_none(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    run(pipeline(raw), graph, spark=spark)
+    for number, make in ((3, pipeline), (4, lambda folder: folded(pipeline(folder)))):
+        write_customers(raw, f"{number}.parquet", [row(number, number, age=-1)])
+        assert counts(run(make(raw), graph, spark=spark))["works_in"] == [1, 0, 0, 0, 0, 0, 1, 0]
+    assert sorted(people(graph)) == ["p1@x", "p2@x"]
+
+
 def test_two_rows_of_one_key_fail_where_nothing_says_which_counts(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1), row(1, 2, name="again")])

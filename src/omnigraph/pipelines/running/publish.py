@@ -18,7 +18,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PendingRead, ReadCall
 from omnigraph.engine.results.encodings import json_texts
-from omnigraph.errors import CheckFailedError, MergeConflictsError, RefusedRun
+from omnigraph.errors import CheckFailedError, Effect, MergeConflictsError, OmnigraphError, RefusedRun
 from omnigraph.history.merge import merge_branch
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.lang.gq import parse_queries
@@ -77,7 +77,12 @@ class RunBranch:
                 quarantine=options.quarantine_to,
             )
             note.put(engine)
-            _ask(engine, CreateBranchRequest(name=name, source=options.branch, actor=options.actor))
+            try:
+                _ask(engine, CreateBranchRequest(name=name, source=options.branch, actor=options.actor))
+            except OmnigraphError as error:
+                if error.effect is Effect.NONE:
+                    note.forget(engine)
+                raise
         base = engine.store.snapshot(BranchName.parse(name))
         return cls(
             engine=engine,

@@ -192,6 +192,7 @@ class Run:
             replace(self.origins, run=note.run).clear()
 
     def _take_batch(self, sources: Mapping[str, SourceRows], mark: Mapping[str, Any]) -> RunReport | None:
+        self._remove_leftovers()
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)
@@ -201,6 +202,7 @@ class Run:
             return self._load(place, so_far, sources, mark)
 
     def _replay(self, places: Sequence[QuarantinePlace]) -> RunReport:
+        self._remove_leftovers()
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)

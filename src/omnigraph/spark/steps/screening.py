@@ -267,12 +267,13 @@ def without(runner: Runner, scratch: ScratchPlace, loaded: LoadedType, found: Se
 def rewritten(
     runner: Runner, scratch: ScratchPlace, files: Sequence[RowsFile], found: tuple[str, ...]
 ) -> tuple[RowsFile, ...]:
-    """Return files without the rows that were found."""
+    """Return files without the rows that were found; those that have no others are left out."""
     tasks = [LeaveOutTask(file=file.name, found=found) for file in files]
     done = runner.run(partial(leave_out, scratch), tasks, "leave out rejected rows")
     return tuple(
         file if one is None else replace(file, name=one[0], rows=one[1], size_bytes=one[2])
         for file, one in zip(files, done, strict=True)
+        if one is None or one[1]
     )
 
 
