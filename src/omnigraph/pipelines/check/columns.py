@@ -6,7 +6,7 @@ rows cannot be made leaves those after it alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +18,11 @@ from omnigraph.engine.load.reading.tables import column_kind, takes_integers
 from omnigraph.engine.load.sources.dialect import is_text
 from omnigraph.engine.rows.changes import OP, SEQ, can_mark
 from omnigraph.errors import Mistake, UsageError
-from omnigraph.pipelines.check.calls import called
 from omnigraph.pipelines.check.settings import texts_of
 from omnigraph.pipelines.check.types import ENDS, owner_of, required_of
+from omnigraph.pipelines.mistakes import called, mistake_at, near_name, step_mistake
 from omnigraph.pipelines.model import ByColumn, Declaration, Place, ResolveStep, SourceStep, TypeStep
 from omnigraph.pipelines.order import OrderedStep, kind_of, ordered_steps
-from omnigraph.pipelines.parts import mistake_at, near_name, step_mistake
 from omnigraph.pipelines.sql import end_of, flaw_of, names_in
 from omnigraph.spark.steps.analysis import Flaw, FrameAnalyst, columns_of, flaw_of_exception, is_frame
 
@@ -34,9 +33,11 @@ _TEXT_FORMATS = frozenset({"csv", "text"})
 _TEXTS = ("normalised", "jaro_winkler", "token_overlap")
 
 
-def column_mistakes(declaration: Declaration, catalog: Catalog | None, spark: Any) -> list[Mistake]:
-    """Return what is wrong with columns; steps must have an order."""
-    looking = _Looking(FrameAnalyst(spark), catalog)
+def column_mistakes(
+    declaration: Declaration, catalog: Catalog | None, spark: Any, sources: Mapping[str, Any]
+) -> list[Mistake]:
+    """Return what is wrong with columns; steps must have an order. ``sources`` are frames that are there already."""
+    looking = _Looking(FrameAnalyst(spark), catalog, sources)
     for step in ordered_steps(declaration):
         looking.take(step)
     return looking.mistakes
@@ -45,9 +46,10 @@ def column_mistakes(declaration: Declaration, catalog: Catalog | None, spark: An
 class _Looking:
     """Makes the frames of steps in their order, and notes what is wrong with their columns."""
 
-    def __init__(self, analyst: FrameAnalyst, catalog: Catalog | None) -> None:
+    def __init__(self, analyst: FrameAnalyst, catalog: Catalog | None, sources: Mapping[str, Any]) -> None:
         self._analyst = analyst
         self._catalog = catalog
+        self._sources = sources
         self._frames: dict[str, Any] = {}
         # Steps whose rows come from files that hold nothing but texts.
         self._written: set[str] = set()
@@ -76,6 +78,8 @@ class _Looking:
 
     def _made(self, step: OrderedStep) -> Any:
         """Return the frame of a step without rows, or why there is none."""
+        if step.name in self._sources:
+            return self._emptied(step, self._sources[step.name])
         inputs = () if isinstance(step, SourceStep) else tuple(self._frames[name] for name in step.inputs)
         if step.function is not None:
             given = (self._analyst.spark,) if isinstance(step, SourceStep) else inputs

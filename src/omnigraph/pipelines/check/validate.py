@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Mistake
 from omnigraph.pipelines.check.settings import setting_mistakes
+from omnigraph.pipelines.mistakes import mistake_at, refuse
 from omnigraph.pipelines.model import Declaration
 from omnigraph.pipelines.order import graph_mistakes
-from omnigraph.pipelines.parts import mistake_at, refuse
 
 
-def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> tuple[Mistake, ...]:
+def find_mistakes(
+    declaration: Declaration,
+    catalog: Catalog | None = None,
+    spark: Any = None,
+    sources: Mapping[str, Any] | None = None,
+) -> tuple[Mistake, ...]:
     """Return everything that is wrong with a declaration, in the order of its lines.
 
     Args:
@@ -21,6 +26,7 @@ def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spar
         catalog: the schema of its graph; what depends on one is not looked at without it.
         spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
             row is read.
+        sources: frames of sources that are there already, so that their functions are not called again.
     """
     found = [*_own_mistakes(declaration)]
     has_order = not [*graph_mistakes(declaration)]
@@ -32,18 +38,23 @@ def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spar
     if spark is not None and has_order:
         from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
 
-        found += column_mistakes(declaration, catalog, spark)
+        found += column_mistakes(declaration, catalog, spark, sources or {})
     ordered = sorted(found, key=lambda one: (one.file, one.line))
     return tuple(dict.fromkeys(ordered))
 
 
-def validate(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> None:
+def validate(
+    declaration: Declaration,
+    catalog: Catalog | None = None,
+    spark: Any = None,
+    sources: Mapping[str, Any] | None = None,
+) -> None:
     """Return if nothing is wrong with a declaration; see :func:`find_mistakes`.
 
     Raises:
         PipelineInvalidError: something is; its details have everything.
     """
-    refuse(declaration.name, find_mistakes(declaration, catalog, spark))
+    refuse(declaration.name, find_mistakes(declaration, catalog, spark, sources))
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:

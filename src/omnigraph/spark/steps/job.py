@@ -92,7 +92,7 @@ class _StepsJob(LoadJob):
         job._results, job._kept = (), 0
         job._steps = {}
         for step in steps:
-            prepared = prepare(step, job._catalog, as_log=as_log)
+            prepared = prepare(step, job._catalog, as_log=as_log, keeps_files=order.origins is not None)
             count = len(step.rules) + 1
             job._steps[step.table_key] = CountedStep(
                 prepared=prepared, failed=[0] * count, samples=[[] for _ in range(count)]
@@ -104,14 +104,21 @@ class _StepsJob(LoadJob):
         try:
             result = self.run(self._read_steps)
         except OmnigraphError as error:
-            if error.effect is Effect.NONE and self._kept:
-                self._order.quarantine.clear()
+            if error.effect is Effect.NONE:
+                self._clear()
             raise
-        if result.commit is None and self._kept:
+        if result.commit is None:
             # No commit names them; who rejects the same rows again and again has them from the first time.
+            self._clear()
+        return StepsResult(steps=self._results, commit=result.commit, quarantined=self._kept)
+
+    def _clear(self) -> None:
+        """Remove what was kept beside the graph, when no commit tells of it."""
+        if self._kept:
             self._order.quarantine.clear()
             self._kept = 0
-        return StepsResult(steps=self._results, commit=result.commit, quarantined=self._kept)
+        if self._order.origins is not None:
+            self._order.origins.clear()
 
     # Reading.
 
@@ -144,7 +151,7 @@ class _StepsJob(LoadJob):
         with ProblemList(self._request.limit, None) as problems:
             for key, counted in self._steps.items():
                 prepared = counted.prepared
-                bound = bound_reader(prepared, self.orders.catalog, as_log=self._as_log)
+                bound = bound_reader(prepared, self.orders.catalog, as_log=self._as_log, origins=self._order.origins)
                 if isinstance(bound, StepReader):
                     readers[key] = bound
                 else:
@@ -357,6 +364,7 @@ class _StepsJob(LoadJob):
             superseded=counted.superseded,
             dropped=counted.dropped,
             quarantined=counted.set_aside,
+            origins=counted.origins,
             failed=tuple(counted.failed),
             samples=tuple(tuple(some) for some in counted.samples),
             seconds=counted.seconds,

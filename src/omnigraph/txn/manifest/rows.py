@@ -118,8 +118,13 @@ class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return tuple(str(file[0]) for files in told for file in files)
 
     def __str__(self) -> str:
-        files = self.files
-        shown = f" file={files[0]}" if len(files) == 1 else f" files={len(files)}" if files else ""
+        return self.described()
+
+    def described(self, files: tuple[str, ...] = ()) -> str:
+        """Return pipeline, run and file: that of an entity, if it is known, else what the run has read."""
+        read = self.files
+        known = files or (read if len(read) == 1 else ())
+        shown = f" file={','.join(known)}" if known else f" files={len(read)}" if read else ""
         return f"pipeline={self.pipeline} run={self.run}{shown}"
 
     def to_json(self) -> dict[str, Any]:
