@@ -61,7 +61,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "view": (*_ROWS, "cache"),
         "node": (*_OF_TYPE, "on_delete"),
         "edge": (*_OF_TYPE, "src", "dst", "missing_end"),
-        "resolve": (*_ROWS, "id", "blocking", "compare", "threshold", "review", "evidence", "overrules"),
+        "resolve": (*_ROWS, "id", "blocking", "compare", "threshold", "review", "same_as", "evidence"),
         "check": ("query",),
         "after": ("algorithm", "edges", "arguments", "write", "mutation"),
     }
@@ -257,8 +257,8 @@ class PartMaker:
             comparisons=self._comparisons(given),
             threshold=usual.threshold if threshold is None else threshold,
             review=self._number(given, "review"),
+            same_as=self._text(given, "same_as"),
             evidence=self._text(given, "evidence"),
-            overrules=self._text(given, "overrules"),
         )
 
     def check(self, given: Given) -> CheckStep:

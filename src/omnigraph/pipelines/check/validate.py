@@ -13,7 +13,9 @@ from omnigraph.pipelines.order import graph_mistakes
 from omnigraph.pipelines.parts import mistake_at, refuse
 
 
-def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> tuple[Mistake, ...]:
+def find_mistakes(
+    declaration: Declaration, catalog: Catalog | None = None, spark: Any = None, *, is_stream: bool = False
+) -> tuple[Mistake, ...]:
     """Return everything that is wrong with a declaration, in the order of its lines.
 
     Args:
@@ -21,33 +23,39 @@ def find_mistakes(declaration: Declaration, catalog: Catalog | None = None, spar
         catalog: the schema of its graph; what depends on one is not looked at without it.
         spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
             row is read.
+        is_stream: every source gives what is new alone, whatever it declares.
     """
     found = [*_own_mistakes(declaration)]
     has_order = not [*graph_mistakes(declaration)]
     if catalog is not None:
         from omnigraph.pipelines.check.queries import query_mistakes  # noqa: PLC0415 - it brings the engine
+        from omnigraph.pipelines.check.resolutions import resolution_mistakes  # noqa: PLC0415 - see above
         from omnigraph.pipelines.check.types import type_mistakes  # noqa: PLC0415 - see above
 
+        found += resolution_mistakes(declaration, catalog, is_stream=is_stream)
         found += [*type_mistakes(declaration, catalog), *query_mistakes(declaration, catalog)]
     if spark is not None and has_order:
         from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
 
-        found += column_mistakes(declaration, catalog, spark)
+        found += column_mistakes(declaration, catalog, spark, is_stream=is_stream)
     ordered = sorted(found, key=lambda one: (one.file, one.line))
     return tuple(dict.fromkeys(ordered))
 
 
-def validate(declaration: Declaration, catalog: Catalog | None = None, spark: Any = None) -> None:
+def validate(
+    declaration: Declaration, catalog: Catalog | None = None, spark: Any = None, *, is_stream: bool = False
+) -> None:
     """Return if nothing is wrong with a declaration; see :func:`find_mistakes`.
 
     Raises:
         PipelineInvalidError: something is; its details have everything.
     """
-    refuse(declaration.name, find_mistakes(declaration, catalog, spark))
+    refuse(declaration.name, find_mistakes(declaration, catalog, spark, is_stream=is_stream))
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:
-    if not declaration.types and not declaration.afters:
+    keeps = any(step.same_as is not None for step in declaration.resolves)
+    if not declaration.types and not declaration.afters and not keeps:
         yield mistake_at(declaration.place, "the pipeline writes nothing", hint="declare a node, an edge or an after")
     yield from graph_mistakes(declaration)
     yield from setting_mistakes(declaration)

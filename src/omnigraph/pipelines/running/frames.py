@@ -21,9 +21,9 @@ from omnigraph.pipelines.model import (
 from omnigraph.pipelines.order import ordered_steps, ordered_types
 from omnigraph.pipelines.parts import refuse
 from omnigraph.pipelines.running.progress import ReadSoFar
+from omnigraph.pipelines.running.resolutions import Resolutions
 from omnigraph.pipelines.sql import end_of
 from omnigraph.records import record
-from omnigraph.spark.steps.resolving import with_canonical_ids
 from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
 from omnigraph.spark.steps.sources import (
     Watermark,
@@ -169,8 +169,11 @@ def _checked(pipeline: str, step: SourceStep | FrameStep, made: Any) -> Any:
 class Frames:
     """The frames of all steps of a declaration, made from those of its sources."""
 
-    def __init__(self, declaration: Declaration, sources: Mapping[str, Any], spark: Any) -> None:
+    def __init__(
+        self, declaration: Declaration, sources: Mapping[str, Any], spark: Any, resolutions: Resolutions
+    ) -> None:
         self._declaration = declaration
+        self._resolutions = resolutions
         self._spark = spark
         self._frames: dict[str, Any] = dict(sources)
         self._cached: list[Any] = []
@@ -182,8 +185,8 @@ class Frames:
                 self._lineage[step.name] = tuple(dict.fromkeys(found))
 
     def steps(self, catalog: Catalog, *, full_refresh: bool) -> tuple[StepRows, ...]:
-        """Return the rows of the types, nodes before edges."""
-        return tuple(
+        """Return the rows of the types, nodes before edges, and what resolutions keep."""
+        return self._resolutions.add_to(
             step_rows(
                 step,
                 self._frames[step.name],
@@ -198,6 +201,7 @@ class Frames:
         """Let go of what was kept."""
         for frame in self._cached:
             frame.unpersist()
+        self._resolutions.close()
 
     def _made(self, step: FrameStep) -> Any:
         inputs = {name: self._frames[name] for name in step.inputs}
@@ -206,9 +210,7 @@ class Frames:
             frame = frame.cache()
             self._cached.append(frame)
         if isinstance(step, ResolveStep):
-            # It compares its rows, and joins what it finds with them.
-            frame = _resolved(step, frame.cache())
-            self._cached.append(frame)
+            frame = self._resolutions.resolved(step, frame)
         return frame
 
     def _rows(self, step: FrameStep, inputs: Mapping[str, Any]) -> Any:
@@ -218,18 +220,6 @@ class Frames:
             return run_sql(self._spark, step.sql, inputs)
         (frame,) = inputs.values()
         return frame
-
-
-def _resolved(step: ResolveStep, frame: Any) -> Any:
-    """Return records with the ids of the entities that they mean."""
-    return with_canonical_ids(
-        frame,
-        step.id_column,
-        blocking=step.blocking,
-        comparisons=step.comparisons,
-        threshold=step.threshold,
-        review=step.review,
-    )
 
 
 def step_rows(

@@ -23,6 +23,7 @@ from omnigraph.errors import (
     RunConflictError,
     UsageError,
 )
+from omnigraph.pipelines.check.resolutions import is_partial
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import ByColumn, Declaration, Publish, SourceStep, TypeStep
@@ -31,6 +32,7 @@ from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgre
 from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
+from omnigraph.pipelines.running.resolutions import Resolutions, expect_undecided, has_decisions
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, side_by_side
 from omnigraph.spark.jobs import describing
@@ -42,6 +44,7 @@ from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView
 from omnigraph.values import check_choice, check_flag, check_text, check_whole, checked_text
 
@@ -175,6 +178,7 @@ def checked_options(
         raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
     removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
     removes |= any(step.mode == "overwrite" for step in declaration.types)
+    removes |= any(step.same_as is not None and not is_partial(declaration, step) for step in declaration.resolves)
     if rest.get("limit") is not None and removes and not rest.get("dry_run"):
         details = BadValue(what="limit", value=str(rest["limit"]), expected="a dry run")
         raise UsageError("some rows alone would remove all the others", details=details)
@@ -211,6 +215,8 @@ class Run:
         self.id = str(self._world.ids.ulid())
         self._since_s = self._world.clock.monotonic_s()
         self._seconds: dict[str, float] = {}
+        # What resolutions write beside the steps.
+        self._kept_types: Mapping[str, TypeStep] = {}
         self._report = RunReport(
             pipeline=declaration.name,
             run=self.id,
@@ -256,6 +262,7 @@ class Run:
             self._note_digest(so_far)
             sources = self._read_sources(so_far)
             has_news = any(rows.has_news for rows in sources.values()) or not sources
+            has_news = has_news or has_decisions(self.engine, place.base, self.declaration)
             if not has_news and not self.options.full_refresh:
                 place.drop()
                 return self._ended("nothing")
@@ -296,10 +303,19 @@ class Run:
     ) -> RunReport:
         catalog = self.engine.catalog(place.name)
         # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
-        validate(self.declaration, catalog, self._spark)
-        frames = Frames(self.declaration, {name: rows.frame for name, rows in sources.items()}, self._spark)
+        validate(self.declaration, catalog, self._spark, is_stream=mark is not None)
+        resolutions = Resolutions(
+            self.engine,
+            self.declaration,
+            place.base,
+            full_refresh=self.options.full_refresh,
+            is_stream=mark is not None,
+        )
+        found = {name: rows.frame for name, rows in sources.items()}
+        frames = Frames(self.declaration, found, self._spark, resolutions)
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
+            self._kept_types = resolutions.types
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
             progress |= {name: dict(told) for name, told in (mark or {}).items()}
             self._report = replace(self._report, progress=progress)
@@ -310,7 +326,7 @@ class Run:
         if self.options.dry_run:
             place.drop()
             return self._ended("tried" if _changes_something(done.steps) else "nothing")
-        if done.commit is None and self.declaration.types:
+        if done.commit is None and steps:
             place.drop()
             return self._ended("nothing")
         return self.publish(place, so_far, done)
@@ -374,7 +390,7 @@ class Run:
             self._report = replace(self._report, proposal=number, left_branch=place.name)
             return self._ended("proposed")
         commit = publication.merge(
-            lambda snapshot: expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id),
+            lambda snapshot: self._expect_unmoved(snapshot, so_far),
             self._mark_of(replace(self._report, outcome="published")),
         )
         self._report = replace(self._report, commit=commit)
@@ -387,9 +403,18 @@ class Run:
 
     def _guard(self, so_far: ReadSoFar) -> Callable[[CommitView], None]:
         def guard(view: CommitView) -> None:
-            expect_unmoved(self.engine, view.snapshot, so_far, pipeline=self.declaration.name, run=self.id)
+            self._expect_unmoved(view.snapshot, so_far)
 
         return guard
+
+    def _expect_unmoved(self, snapshot: GraphSnapshot, so_far: ReadSoFar) -> None:
+        """Return if what the run builds upon is as it was when it began.
+
+        Raises:
+            RunConflictError: it is not.
+        """
+        expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id)
+        expect_undecided(self.engine, snapshot, self.declaration, head=so_far.head, run=self.id)
 
     def _read_sources(self, so_far: ReadSoFar) -> dict[str, SourceRows]:
         reading = Reading(
@@ -446,7 +471,7 @@ class Run:
 
     def _take(self, results: Sequence[StepResult]) -> None:
         """Put what was counted into the report."""
-        types = {step.name: step for step in self.declaration.types}
+        types = {step.name: step for step in self.declaration.types} | dict(self._kept_types)
         steps: list[StepReport] = [
             StepReport(name=source.name, kind="source", seconds=self._seconds.get(source.name, 0.0))
             for source in self.declaration.sources
