@@ -165,14 +165,18 @@ def _does(step: OrderedStep) -> Iterator[str]:
             if step.is_cached:
                 yield "computed once"
         case ResolveStep():
-            columns = ", ".join(column for column, _, _ in step.comparisons)
-            yield f"join records that agree in {columns} by {step.threshold:g}"
-            if step.same_as is not None:
-                yield f"keep entities by {step.same_as}, with the ids of earlier runs"
-            if step.evidence is not None:
-                yield f"keep pairs in {step.evidence}, where people decide"
+            yield from _does_to_records(step)
         case TypeStep():
             yield from _does_to_type(step)
+
+
+def _does_to_records(step: ResolveStep) -> Iterator[str]:
+    columns = ", ".join(column for column, _, _ in step.comparisons)
+    yield f"join records that agree in {columns} by {step.threshold:g}"
+    if step.same_as is not None:
+        yield f"keep entities by {step.same_as}, with the ids of earlier runs"
+    if step.evidence is not None:
+        yield f"keep pairs in {step.evidence}, where people decide"
 
 
 def _does_to_type(step: TypeStep) -> Iterator[str]:

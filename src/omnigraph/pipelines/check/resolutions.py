@@ -15,6 +15,7 @@ from omnigraph.pipelines.check.types import names_hint, required_of
 from omnigraph.pipelines.model import Declaration, ResolveStep, TypeStep
 from omnigraph.pipelines.order import ancestors_of, sources_of
 from omnigraph.pipelines.parts import near_name, step_mistake
+from omnigraph.pipelines.sql import names_in
 from omnigraph.spark.resolve.model import DECISIONS
 
 DECISION, SCORE = "decision", "score"
@@ -23,11 +24,16 @@ DECISION, SCORE = "decision", "score"
 
 def resolution_mistakes(declaration: Declaration, catalog: Catalog, *, is_stream: bool = False) -> Iterator[Mistake]:
     """Yield what is wrong with the resolutions that keep their entities."""
+    first: dict[str, str] = {}
     for step in declaration.resolves:
         member = _edge(step, "same_as", catalog)
         pair = _edge(step, "evidence", catalog)
         yield from (one for one in (member, pair) if isinstance(one, Mistake))
         if isinstance(member, EdgeType):
+            before = first.setdefault(member.to_type, step.name)
+            if before != step.name:
+                message = f"'{before}' has entities of {member.to_type} already"
+                yield step_mistake(step, message, "make one resolution of them, or use another type", key="same_as")
             yield from _member_mistakes(step, member, catalog)
             yield from _entity_mistakes(declaration, step, catalog.nodes[member.to_type])
             yield from _record_mistakes(declaration, step, catalog.nodes[member.from_type])
@@ -47,6 +53,17 @@ def writer_of(declaration: Declaration, name: str) -> TypeStep | None:
     """Return the step that writes a node type."""
     steps = (step for step in declaration.types if step.kind == "node" and step.type_name == name)
     return next(steps, None)
+
+
+def takes_rows_of(writer: TypeStep, step: ResolveStep) -> bool:
+    """Whether a step writes the rows of a resolution as they are."""
+    return writer.sql is None and writer.function is None and writer.inputs == (step.name,)
+
+
+def takes_rows_with(writer: TypeStep, step: ResolveStep) -> bool:
+    """Whether a step writes the rows that a resolution takes as well."""
+    is_plain = all(one.sql is None and one.function is None for one in (writer, step))
+    return is_plain and writer.inputs == step.inputs
 
 
 def unstored(step: ResolveStep, records: NodeType, columns: Iterable[str], *, used_by: str) -> Iterator[Mistake]:
@@ -86,7 +103,9 @@ def _member_mistakes(step: ResolveStep, member: EdgeType, catalog: Catalog) -> I
         return
     for name in required_of(member):
         hint = "make it optional, or give it a default in the schema"
-        yield step_mistake(step, f"{member.name} requires '{name}', which a resolution does not give", hint, key="same_as")
+        yield step_mistake(
+            step, f"{member.name} requires '{name}', which a resolution does not give", hint, key="same_as"
+        )
     props = [entity.get(name) for name in entity.key or ()]
     is_text = len(props) == 1 and props[0] is not None and props[0].type.is_text and not props[0].type.enum_values
     if not is_text:
@@ -120,10 +139,7 @@ def _record_mistakes(declaration: Declaration, step: ResolveStep, records: NodeT
     writer = writer_of(declaration, records.name)
     if writer is None or records.key is None or len(records.key) != 1:
         return
-    shares_rows = writer.sql is None and writer.function is None and writer.inputs == (step.name,)
-    shares_rows |= all(one.sql is None and one.function is None for one in (writer, step)) and (
-        writer.inputs == step.inputs
-    )
+    shares_rows = takes_rows_of(writer, step) or takes_rows_with(writer, step)
     made_of = (writer.key or writer.set.get(records.key[0]) or records.key[0]).strip()
     if shares_rows and made_of.strip("`") != step.id_column:
         message = f"'{step.id_column}' is not the id of a {records.name}: '{writer.name}' makes it of {made_of}"
@@ -136,10 +152,11 @@ def _partial_mistakes(declaration: Declaration, step: ResolveStep, records: Node
     writer = writer_of(declaration, records.name)
     if writer is None:
         return
-    for name in compared:
-        made_of = writer.set.get(name, name).strip()
-        if made_of.strip("`") != name:
-            message = f"column '{name}' is compared, but stored as {made_of}, so that new records would meet other values"
+    blocking = frozenset[str]().union(*map(names_in, step.blocking))
+    for name, text in writer.set.items():
+        used = "is compared" if name in compared else "makes blocks" if name.lower() in blocking else None
+        if used is not None and text.strip().strip("`") != name:
+            message = f"column '{name}' {used}, but is stored as {text}, so that new records would meet other values"
             yield step_mistake(step, message, "make the value in a view before both", key="compare")
     for key, is_given in (("deletes", writer.deletes is not None), ("mode", writer.mode == "overwrite")):
         if is_given:

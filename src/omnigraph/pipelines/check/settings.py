@@ -146,6 +146,16 @@ def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
         )
     if not step.comparisons:
         yield step_mistake(step, f"resolve '{step.name}' needs compare", 'such as [("name", "jaro_winkler", 1.0)]')
+    yield from _comparison_mistakes(step)
+    if not step.threshold:
+        yield step_mistake(step, "threshold must be greater than 0", key="threshold")
+    if step.review is not None and not 0 < step.review < step.threshold:
+        yield step_mistake(
+            step, f"review must be lower than the threshold {step.threshold:g}, not {step.review:g}", key="review"
+        )
+
+
+def _comparison_mistakes(step: ResolveStep) -> Iterator[Mistake]:
     known = get_args(ComparisonMethod)
     columns = [column for column, _, _ in step.comparisons]
     for column in dict.fromkeys(columns):
@@ -157,9 +167,3 @@ def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
             yield step_mistake(step, f"unknown method '{method}' to compare '{column}'", hint, key="compare")
         if weight <= 0:
             yield step_mistake(step, f"the weight of '{column}' must be greater than 0, not {weight:g}", key="compare")
-    if not step.threshold:
-        yield step_mistake(step, "threshold must be greater than 0", key="threshold")
-    if step.review is not None and not 0 < step.review < step.threshold:
-        yield step_mistake(
-            step, f"review must be lower than the threshold {step.threshold:g}, not {step.review:g}", key="review"
-        )

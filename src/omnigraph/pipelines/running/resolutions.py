@@ -12,11 +12,19 @@ from typing import Any
 from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import RunConflict, RunConflictError
-from omnigraph.pipelines.check.resolutions import DECISION, SCORE, is_partial, writer_of
+from omnigraph.pipelines.check.resolutions import (
+    DECISION,
+    SCORE,
+    is_partial,
+    takes_rows_of,
+    takes_rows_with,
+    writer_of,
+)
 from omnigraph.pipelines.model import Declaration, ResolveStep, TypeStep
 from omnigraph.pipelines.order import sources_of
+from omnigraph.pipelines.sql import names_in
 from omnigraph.spark.resolve import Comparison, EvidenceNames, Resolution
-from omnigraph.spark.steps.resolving import KeptEntities, ResolvedRecords, resolve_records
+from omnigraph.spark.steps.resolving import CANONICAL, KeptEntities, ResolvedRecords, resolve_records
 from omnigraph.spark.steps.rows import StepRows, with_retired
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
@@ -92,6 +100,12 @@ class Resolutions:
             return None
         records = self._catalog.nodes[self._catalog.edges[step.same_as].from_type]
         writer = writer_of(self._declaration, records.name)
+        accepts, keeps_others = None, False
+        if writer is not None and (takes_rows_of(writer, step) or takes_rows_with(writer, step)):
+            conditions = [one.condition for one in writer.expect if one.outcome in {"drop", "quarantine"}]
+            conditions = [one for one in conditions if CANONICAL not in names_in(one)]
+            accepts = " AND ".join(f"({one}\n)" for one in conditions) or None
+            keeps_others = takes_rows_of(writer, step)
         # A full refresh that removes what is missing has all records there are.
         has_all = self._full_refresh and writer is not None and writer.removes_missing
         return KeptEntities(
@@ -99,6 +113,8 @@ class Resolutions:
             records=records,
             branch=str(self._base.state.head.branch),
             commit=str(self._base.state.head.commit),
+            accepts=accepts,
+            keeps_others=keeps_others,
             adds_stored=is_partial(self._declaration, step, is_stream=self._is_stream) and not has_all,
         )
 

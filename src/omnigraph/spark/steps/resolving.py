@@ -43,6 +43,8 @@ class KeptEntities:
         branch: the branch of the state that the run begins with.
         commit: the commit of that state.
         adds_stored: the frame has what is new alone, so that stored records are added to it.
+        accepts: a condition for records that become nodes; others mean no entity.
+        keeps_others: others stay in the frame, without a ``canonical_id``.
     """
 
     names: EvidenceNames
@@ -50,6 +52,8 @@ class KeptEntities:
     branch: str
     commit: str
     adds_stored: bool = False
+    accepts: str | None = None
+    keeps_others: bool = False
 
 
 @record
@@ -83,11 +87,13 @@ def resolve_records(
             :func:`omnigraph.spark.resolve.read_decisions` do.
     """
     # It is compared, and joined with what is found.
-    cached = [frame.cache()]
-    frame = cached[0]
+    whole = frame.cache()
+    cached = [whole]
     spark = frame.sparkSession
+    frame, others = whole, None
     stored: StoredDecisions | None = None
     if kept is not None:
+        frame, others = _accepted(whole, kept)
         if kept.adds_stored:
             frame = _with_stored(engine, frame, id_column, kept).cache()
             cached.append(frame)
@@ -109,13 +115,24 @@ def resolve_records(
         rows = {f"{kinds[name]}:{name}": one for name, one in made.items()}
         if found.counts.retired:
             retired = found.retired.select(found.retired.canonical.alias(RETIRED))
+    joined = _joined(frame, id_column, found.members)
     return ResolvedRecords(
-        frame=_joined(frame, id_column, found.members),
+        frame=joined if others is None else joined.unionByName(others, allowMissingColumns=True),
         counts=found.counts,
         rows=rows,
         retired=retired,
         cached=tuple(cached),
     )
+
+
+def _accepted(frame: DataFrame, kept: KeptEntities) -> tuple[DataFrame, DataFrame | None]:
+    """Return the records that mean entities, and the others if they are to stay."""
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
+
+    if kept.accepts is None:
+        return frame, None
+    is_good = fn.coalesce(fn.expr(kept.accepts).cast("boolean"), fn.lit(False))
+    return frame.where(is_good), frame.where(~is_good) if kept.keeps_others else None
 
 
 def _joined(frame: DataFrame, id_column: str, members: DataFrame) -> DataFrame:
