@@ -6,7 +6,7 @@ rows cannot be made leaves those after it alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -34,10 +34,15 @@ _TEXTS = ("normalised", "jaro_winkler", "token_overlap")
 
 
 def column_mistakes(
-    declaration: Declaration, catalog: Catalog | None, spark: Any, *, is_stream: bool = False
+    declaration: Declaration,
+    catalog: Catalog | None,
+    spark: Any,
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> list[Mistake]:
     """Return what is wrong with columns; steps must have an order."""
-    looking = _Looking(FrameAnalyst(spark), catalog, declaration, is_stream=is_stream)
+    looking = _Looking(FrameAnalyst(spark, storage), catalog, declaration, is_stream=is_stream)
     for step in ordered_steps(declaration):
         looking.take(step)
     return looking.mistakes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -14,7 +14,12 @@ from omnigraph.pipelines.parts import mistake_at, refuse
 
 
 def find_mistakes(
-    declaration: Declaration, catalog: Catalog | None = None, spark: Any = None, *, is_stream: bool = False
+    declaration: Declaration,
+    catalog: Catalog | None = None,
+    spark: Any = None,
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> tuple[Mistake, ...]:
     """Return everything that is wrong with a declaration, in the order of its lines.
 
@@ -24,6 +29,7 @@ def find_mistakes(
         spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
             row is read.
         is_stream: every source gives what is new alone, whatever it declares.
+        storage: how buckets are reached that sources lie in; as the environment says when None.
     """
     found = [*_own_mistakes(declaration)]
     has_order = not [*graph_mistakes(declaration)]
@@ -37,20 +43,25 @@ def find_mistakes(
     if spark is not None and has_order:
         from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
 
-        found += column_mistakes(declaration, catalog, spark, is_stream=is_stream)
+        found += column_mistakes(declaration, catalog, spark, is_stream=is_stream, storage=storage)
     ordered = sorted(found, key=lambda one: (one.file, one.line))
     return tuple(dict.fromkeys(ordered))
 
 
 def validate(
-    declaration: Declaration, catalog: Catalog | None = None, spark: Any = None, *, is_stream: bool = False
+    declaration: Declaration,
+    catalog: Catalog | None = None,
+    spark: Any = None,
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> None:
     """Return if nothing is wrong with a declaration; see :func:`find_mistakes`.
 
     Raises:
         PipelineInvalidError: something is; its details have everything.
     """
-    refuse(declaration.name, find_mistakes(declaration, catalog, spark, is_stream=is_stream))
+    refuse(declaration.name, find_mistakes(declaration, catalog, spark, is_stream=is_stream, storage=storage))
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:

@@ -118,10 +118,12 @@ class Reading:
         told = {"by": "files", "files": [file.to_json() for file in new]}
         options = _with_base(source)
         if new:
-            frame = read_files(self.spark, source.format, [file.path for file in new], options)
+            frame = read_files(self.spark, source.format, [file.path for file in new], options, self.storage_options)
         else:
             paths = [file.path for file in listed[:1]] or list(source.paths)
-            frame = _nothing_of(lambda: read_files(self.spark, source.format or "", paths, options))
+            frame = _nothing_of(
+                lambda: read_files(self.spark, source.format or "", paths, options, self.storage_options)
+            )
         return SourceRows(frame=frame, has_news=bool(new), progress=told)
 
     def frame_of(self, source: SourceStep) -> Any:
@@ -132,7 +134,7 @@ class Reading:
         """
         if source.function is not None:
             return _checked(self.pipeline, source, called(source, source.function, [self.spark]))
-        return read_files(self.spark, source.format or "parquet", source.paths, source.options)
+        return read_files(self.spark, source.format or "parquet", source.paths, source.options, self.storage_options)
 
     def _files_of(self, source: SourceStep) -> Mapping[str, Any]:
         if not source.paths:

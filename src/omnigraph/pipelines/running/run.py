@@ -303,7 +303,8 @@ class Run:
     ) -> RunReport:
         catalog = self.engine.catalog(place.name)
         # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
-        validate(self.declaration, catalog, self._spark, is_stream=mark is not None)
+        storage = self.engine.store.storage.options
+        validate(self.declaration, catalog, self._spark, is_stream=mark is not None, storage=storage)
         resolutions = Resolutions(
             self.engine,
             self.declaration,
