@@ -5,17 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.errors import FileAccessError, PipelineInvalidError, UsageError
+from omnigraph.errors import UsageError
 from omnigraph.pipelines import Pipeline
+from omnigraph.pipelines.check import find_mistakes
 from omnigraph.pipelines.running import run, status, stream
-from omnigraph.spark.steps import buckets
 from omnigraph.spark.steps.sources import read_files
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
@@ -46,7 +45,7 @@ MANY = pa.schema(
 VALUES = {
     "small": 200,
     "large": 2**63 + 1,
-    "local": datetime(2026, 1, 2, 3, 4, 5, 6),
+    "local": datetime(2026, 1, 2, 3, 4, 5, 6),  # noqa: DTZ001 - it has none on purpose
     "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     "day": date(2026, 1, 2),
     "list": [{"x": 1, "y": "ä"}, {"x": None, "y": None}],
@@ -106,3 +105,70 @@ def test_a_frame_is_that_of_the_same_files_elsewhere(spark, s3_endpoint, tmp_pat
     found = read_files(spark, fmt, [f"{prefix}/in"], options, s3_endpoint.storage_options)
     assert found.dtypes == wanted.dtypes
     assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+
+
+@pytest.fixture
+def bucket(s3_endpoint):
+    """A folder of files, the graph beside it, and its address."""
+    prefix, options = s3_endpoint.fresh_prefix(), s3_endpoint.storage_options
+    storage = Storage.open(f"{prefix}/graph", options)
+    init_graph(storage, SCHEMA, settings=RELAXED)
+    with Session.open(storage, settings=RELAXED) as graph:
+        yield FileFolder(storage=Storage.open(f"{prefix}/raw", options)), graph, f"{prefix}/raw"
+
+
+def declared(path, incremental=None):
+    crm = Pipeline("crm")
+    crm.source("customers", format="csv", path=path, incremental=incremental)
+    crm.node("Person", sql="SELECT lower(email) AS slug, CAST(age AS INT) AS age FROM customers")
+    return crm
+
+
+def test_a_run_reads_the_new_files_of_a_bucket_alone(spark, bucket):
+    folder, graph, raw = bucket
+    folder.put("a.csv", b"email,age\nA@x,1\nB@x,2\n")
+    crm = declared(f"{raw}/*.csv", "files")
+    first = run(crm, graph, spark=spark)
+    assert {slug: row["age"] for slug, row in people(graph).items()} == {"a@x": 1, "b@x": 2}
+    assert first.steps[-1].rows_in == 2
+    folder.put("b.csv", b"email,age\nC@x,3\n")
+    second = run(crm, graph, spark=spark)
+    assert (second.steps[-1].rows_in, sorted(people(graph))) == (1, ["a@x", "b@x", "c@x"])
+    # A file that was written again is a new one.
+    folder.put("a.csv", b"email,age\nA@x,9\n")
+    third = run(crm, graph, spark=spark)
+    assert (third.steps[-1].rows_in, people(graph)["a@x"]["age"]) == (1, 9)
+    assert run(crm, graph, spark=spark).outcome == "nothing"
+    assert [path for path, _, _ in status(graph, "crm")[0].progress["customers"]["files"]] == [f"{raw}/a.csv"]
+
+
+def test_a_run_goes_on_by_a_column_of_files_of_a_bucket(spark, bucket):
+    folder, graph, raw = bucket
+    folder.put("a.parquet", parquet([{"email": "A@x", "age": 1}, {"email": "B@x", "age": 2}]))
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=raw, incremental="age")
+    crm.node("Person", input="customers", set={"slug": "lower(email)"})
+    run(crm, graph, spark=spark)
+    folder.put("b.parquet", parquet([{"email": "C@x", "age": 3}]))
+    assert run(crm, graph, spark=spark).steps[-1].rows_in == 1
+    assert sorted(people(graph)) == ["a@x", "b@x", "c@x"]
+
+
+def test_what_cannot_be_read_of_a_bucket_is_told_at_its_line(spark, bucket, tmp_path):
+    folder, graph, raw = bucket
+    folder.put("in/year=2026/a.csv", b"email,age\n")
+    for path, options, message in (
+        (f"{raw}/none", {}, "there is no such file or folder"),
+        (f"{raw}/in", {}, "make columns of Parquet alone"),
+        (f"{raw}/in/*/*.csv", {"multiLine": "true"}, "without multiLine"),
+        (f"{raw}/in/*/*.csv", {"encoding": "utf-99"}, "unknown encoding 'utf-99'"),
+        ([f"{raw}/in", str(tmp_path)], {}, "files of a bucket and others"),
+    ):
+        crm = Pipeline("crm")
+        crm.source("customers", format="csv", path=path, options=options)
+        crm.node("Person", input="customers", key="lower(email)")
+        (mistake,) = find_mistakes(crm.declaration(), graph.catalog(), spark, storage=graph.store.storage.options)
+        assert message in mistake.message
+        assert (mistake.file, mistake.step) == (__file__, "customers")
+    with pytest.raises(UsageError, match="are no stream"):
+        stream(declared(raw), graph, checkpoint=tmp_path / "checkpoint", spark=spark)

@@ -117,16 +117,13 @@ def _files(path: str, base: str | None, storage: Mapping[str, str]) -> Iterator[
         raise _unreadable(path, (error.strerror or str(error)).lower()) from error
     if not found:
         raise _unreadable(path, "there is no such file or folder")
-    root = (base or re.split(r"[*?\[]", path)[0].rpartition("/")[0] if _has_pattern(path) else base or path).rstrip("/")
+    # As with Spark, what a pattern finds lies in folders that mean nothing.
+    root = (base or ("" if any(sign in path for sign in "*?[") else path)).rstrip("/")
     for name, size, _ in found:
-        inner = name.removeprefix(f"{root}/") if name.startswith(f"{root}/") else ""
+        inner = name.removeprefix(f"{root}/") if root and name.startswith(f"{root}/") else ""
         pairs = (part.partition("=") for part in inner.split("/")[:-1] if "=" in part)
         values = {column: None if value == _NOTHING else unquote(value) for column, _, value in pairs}
         yield BucketPart(path=name, values=values), size
-
-
-def _has_pattern(path: str) -> bool:
-    return any(sign in path for sign in "*?[")
 
 
 def _unreadable(path: str, reason: str) -> FileAccessError:
