@@ -89,7 +89,8 @@ def test_entities_of_a_killed_run_are_those_of_one_that_was_not(spark, tmp_path)
         with Session.open(storage(roots[job]), settings=RELAXED) as graph:
             told = run(crm, graph, spark=spark)
             assert export(graph) == wanted, job
-            assert told.outcome == ("nothing" if job[0] == "txn.publish.after_cas" else "published")
+            # What was about to be published is finished by whoever opens the graph next.
+            assert told.outcome == ("published" if job[0] == "spark.load.after_read" else "nothing")
         assert_sound(storage(roots[job]))
 
 
