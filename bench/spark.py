@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -42,6 +43,7 @@ from omnigraph.store.location import Storage
 
 MIB = 1 << 20
 FRAGMENTS = 2_000
+MERGED_ROWS = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,22 +95,69 @@ def load_parquet(ground: Ground) -> Figure:
         with ground.fresh() as graph:
             return timed(lambda: plane.load(graph, ground.files, "append", spark=ground.spark))
 
-    def theirs() -> float:
-        out = Path(tempfile.mkdtemp(dir=ground.work))
-        spark = ground.spark
-
-        def write() -> None:
-            for path in ground.files:
-                spark.read.parquet(path).write.parquet(str(out / Path(path).stem))
-
-        return timed(write)
-
     return Figure(
         work="load from Parquet, all rules on",
         peer="Spark writes the same frames as Parquet",
         ours=ground.best(ours),
-        theirs=ground.best(theirs),
+        theirs=ground.best(lambda: _write_parquet(ground)),
         target=2.0,
+    )
+
+
+def load_frames(ground: Ground) -> Figure:
+    spark = ground.spark
+    frames = {Path(path).stem: path for path in ground.files}
+
+    def ours() -> float:
+        with ground.fresh() as graph:
+            return timed(
+                lambda: plane.load_frames(
+                    graph, {name: spark.read.parquet(path) for name, path in frames.items()}, "append", spark=spark
+                )
+            )
+
+    return Figure(
+        work="load of frames, all rules on",
+        peer="Spark writes the same frames as Parquet",
+        ours=ground.best(ours),
+        theirs=ground.best(lambda: _write_parquet(ground)),
+        target=0.8,
+    )
+
+
+def merge_by_sink(ground: Ground) -> Figure:
+    """Half a million people, every second of them stored with another name."""
+    folder = Path(tempfile.mkdtemp(dir=ground.work))
+    numbers = np.arange(MERGED_ROWS)
+    slugs = np.char.add("merged-", numbers.astype(str))
+    stored, given = folder / "stored" / "Person.parquet", folder / "given" / "Person.parquet"
+    for path, kept, name in ((stored, numbers % 2 == 0, "before"), (given, numbers >= 0, "after")):
+        path.parent.mkdir()
+        columns = {
+            "slug": slugs[kept],
+            "name": np.full(kept.sum(), name),
+            "joined": np.full(kept.sum(), "2024-02-29", dtype="datetime64[D]"),
+        }
+        pq.write_table(pa.table(columns), path)
+
+    def ours() -> float:
+        with ground.fresh() as graph:
+            plane.load(graph, [str(stored)], "append", spark=ground.spark)
+            rows = ground.spark.read.parquet(str(given))
+            sink = rows.write.format("omnigraph").option("graph", graph.store.storage.root).option("type", "Person")
+            return timed(lambda: sink.option("mode", "merge").mode("append").save())
+
+    def theirs() -> float:
+        with ground.fresh() as graph:
+            plane.load(graph, [str(stored)], "append", spark=ground.spark)
+            return timed(lambda: graph.load([str(given)], "merge"))
+
+    return Figure(
+        work=f"merge of {MERGED_ROWS:,} rows by df.write",
+        peer="embedded load of the same",
+        ours=ground.best(ours),
+        theirs=ground.best(theirs),
+        target=1.5,
     )
 
 
@@ -233,8 +282,20 @@ def cold_command(ground: Ground) -> Figure:
     )
 
 
+def _write_parquet(ground: Ground) -> float:
+    out = Path(tempfile.mkdtemp(dir=ground.work))
+
+    def write() -> None:
+        for path in ground.files:
+            ground.spark.read.parquet(path).write.parquet(str(out / Path(path).stem))
+
+    return timed(write)
+
+
 ROWS: dict[str, Callable[[Ground], Figure | None]] = {
     "parquet": load_parquet,
+    "frames": load_frames,
+    "sink": merge_by_sink,
     "jsonl": load_jsonl,
     "merge": merge_few,
     "read": read_two_columns,

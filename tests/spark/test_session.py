@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import SparkWorkerError, UsageError
-from omnigraph.spark import check_workers, session, workers
+from omnigraph.spark import check_workers, session
 from omnigraph.spark.runner import SparkRunner, watch_tasks
+from omnigraph.spark.sessions import workers
 from omnigraph.spark.sessions.java import find_java
 
 # Ends without a word about the session, as a program that fails does.

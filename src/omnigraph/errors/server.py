@@ -108,7 +108,7 @@ class BlobRangeError(OmnigraphError):
 
 
 class BlobMissingError(OmnigraphError, KeyError):
-    """The entity does not exist, or its Blob is null."""
+    """There is no such entity, or its blob property is null."""
 
     row = ErrorRow(code="blob.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 

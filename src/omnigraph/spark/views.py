@@ -9,7 +9,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.spark.sessions.session import engine_of, given_or_started
-from omnigraph.spark.source import register
+from omnigraph.spark.source.registration import register
 from omnigraph.values import MAIN, BranchName, check_text, checked_text
 
 if TYPE_CHECKING:

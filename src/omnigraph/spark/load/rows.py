@@ -185,6 +185,9 @@ def _stored(table: Table, ids: pa.Array) -> pa.Table:
     if len(ids) * _SCANNED_PER_LOOKUP < table.row_count and _has_key_index(table):
         slices = (ids.slice(start, _IDS_PER_LOOKUP) for start in range(0, len(ids), _IDS_PER_LOOKUP))
         return pa.concat_tables([table.lookup(some, names) for some in slices])
+    if len(ids) >= table.row_count:
+        # Most rows that are stored may be asked for, so that a look at the ids alone first would be a pass too many.
+        return table.lookup(ids, names)
     hits = table.lookup(ids, ())
     if table.blobs or hits.num_rows * _FETCHED_OF > table.row_count:
         return table.lookup(ids, names) if hits.num_rows else table.lookup(ids.slice(0, 0), names)
