@@ -9,7 +9,7 @@ from omnigraph.pipelines import Pipeline
 from tests.load_graph import export
 
 SCHEMA = """
-node Customer { code: String @key  name: String?  email: String? }
+node Customer { code: String @key  name: String?  email: String?  note: String? }
 node Person { canonical: String @key  name: String?  note: String? }
 edge SameAs: Customer -> Person { @key(src, dst) }
 edge Compared: Customer -> Customer { decision: String  score: F64?  score_name: F64?  @key(src, dst) }

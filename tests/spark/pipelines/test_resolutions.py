@@ -103,7 +103,13 @@ def linked(folder, incremental=None, **options):
         threshold=1,
         same_as="SameAs",
     )
-    crm.node("Customer", input="customers", expect=quarantine("right", "code <> 'bad'"), removes_missing=True)
+    crm.node(
+        "Customer",
+        input="customers",
+        set={"note": "upper(code)"},
+        expect=quarantine("right", "note <> 'BAD'"),
+        removes_missing=True,
+    )
     crm.node(
         "Person",
         input="people",

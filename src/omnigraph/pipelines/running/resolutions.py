@@ -101,9 +101,12 @@ class Resolutions:
         records = self._catalog.nodes[self._catalog.edges[step.same_as].from_type]
         writer = writer_of(self._declaration, records.name)
         accepts, keeps_others = None, False
+        adds: dict[str, str] = {}
         if writer is not None and (takes_rows_of(writer, step) or takes_rows_with(writer, step)):
+            adds = {name: text for name, text in writer.set.items() if CANONICAL not in names_in(text)}
+            unknown = {CANONICAL, *(name.lower() for name in writer.set if name not in adds)}
             conditions = [one.condition for one in writer.expect if one.outcome in {"drop", "quarantine"}]
-            conditions = [one for one in conditions if CANONICAL not in names_in(one)]
+            conditions = [one for one in conditions if unknown.isdisjoint(names_in(one))]
             accepts = " AND ".join(f"({one}\n)" for one in conditions) or None
             keeps_others = takes_rows_of(writer, step)
         # A full refresh that removes what is missing has all records there are.
@@ -114,6 +117,7 @@ class Resolutions:
             branch=str(self._base.state.head.branch),
             commit=str(self._base.state.head.commit),
             accepts=accepts,
+            adds=adds,
             keeps_others=keeps_others,
             adds_stored=is_partial(self._declaration, step, is_stream=self._is_stream) and not has_all,
         )

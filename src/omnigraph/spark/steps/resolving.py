@@ -21,7 +21,7 @@ from omnigraph.spark.resolve import (
     read_decisions,
     resolve,
 )
-from omnigraph.spark.steps.rows import RETIRED
+from omnigraph.spark.steps.rows import RETIRED, with_set
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CANONICAL = "canonical_id"
 _MEMBER = "__og_member"
+_ACCEPTED = "__og_accepted"
 
 
 @record
@@ -44,6 +45,7 @@ class KeptEntities:
         commit: the commit of that state.
         adds_stored: the frame has what is new alone, so that stored records are added to it.
         accepts: a condition for records that become nodes; others mean no entity.
+        adds: what the condition sees beside the columns of records, as expressions.
         keeps_others: others stay in the frame, without a ``canonical_id``.
     """
 
@@ -53,6 +55,7 @@ class KeptEntities:
     commit: str
     adds_stored: bool = False
     accepts: str | None = None
+    adds: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     keeps_others: bool = False
 
 
@@ -132,7 +135,9 @@ def _accepted(frame: DataFrame, kept: KeptEntities) -> tuple[DataFrame, DataFram
     if kept.accepts is None:
         return frame, None
     is_good = fn.coalesce(fn.expr(kept.accepts).cast("boolean"), fn.lit(False))
-    return frame.where(is_good), frame.where(~is_good) if kept.keeps_others else None
+    judged = with_set(frame, kept.adds).withColumn(_ACCEPTED, is_good)
+    good = judged.where(_ACCEPTED).select(*frame.columns)
+    return good, judged.where(f"NOT {_ACCEPTED}").select(*frame.columns) if kept.keeps_others else None
 
 
 def _joined(frame: DataFrame, id_column: str, members: DataFrame) -> DataFrame:
