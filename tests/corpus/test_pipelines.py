@@ -13,7 +13,7 @@ from omnigraph.catalog import compile_schema
 from omnigraph.errors import PipelineInvalidError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.pipelines.check import find_mistakes
-from omnigraph.pipelines.parts import refuse
+from omnigraph.pipelines.mistakes import refuse
 from omnigraph.pipelines.yaml_file import read_yaml
 from tests.corpus.cases import Case, load_cases
 

@@ -15,6 +15,7 @@ from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.writes import LoadRequest, MutateRequest
 from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
+from omnigraph.store.sequence_runs import SequencePlace
 from omnigraph.values import MAIN
 from tests.crash.kinds import ACTOR
 from tests.session import Session
@@ -237,12 +238,20 @@ class LogKind(SessionKind):
     """A write that applies a piece of a change log: done once, it is done however often it is asked for."""
 
     def assert_done(self, session: Session, inputs: Path) -> None:
-        """Demand that the rows and the number of the piece have come together, and once."""
+        """Demand that the rows, the number of the piece and its sequences have come together, and once."""
         first, *others = [commit for commit in session.log().commits if commit.batch is not None]
         assert ((first.batch.app, first.batch.number), others) == (STREAM, [])
         again = self.write(session, inputs)
         assert (again.is_repeat, again.commit) == (True, first)
         assert [commit.operation for commit in session.log().commits].count("load_apply") == 1
+        (run,) = session.snapshot().state.sequences[STREAM[0]].runs
+        told = SequencePlace(storage=session.store.storage).read(run.name).to_pylist()
+        assert {row["id"]: (row["seq"], row["died"]) for row in told if row["id"] in {"ann", "bob", "dan", "red"}} == {
+            "ann": (4, None),
+            "bob": (9, 9),
+            "dan": (3, None),
+            "red": (5, None),
+        }
 
 
 SESSION_KINDS = {

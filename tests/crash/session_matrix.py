@@ -19,11 +19,11 @@ from tests.crash.matrix import (
     BrokenRecovery,
     Crash,
 )
-from tests.crash.session_kinds import SESSION_KINDS, SessionKind
+from tests.crash.session_kinds import SESSION_KINDS, LogKind, SessionKind
 
 AFTER_ROWS, AFTER_FILE = "engine.spool.after_rows", "engine.spool.after_file"
-AFTER_STAGED = "txn.stage.after_table"
-BEFORE_PLAN = (AFTER_ROWS, AFTER_FILE, AFTER_STAGED)
+AFTER_STAGED, AFTER_SEQUENCES = "txn.stage.after_table", "engine.apply.after_sequences"
+BEFORE_PLAN = (AFTER_ROWS, AFTER_FILE, AFTER_SEQUENCES, AFTER_STAGED)
 # A load that fits into memory never comes to the one that is left out.
 POINTS = (AFTER_ROWS, AFTER_STAGED, *WRITER_POINTS)
 # Most of the time of a large load is spent around these.
@@ -76,7 +76,7 @@ def _crashes_of(kind: SessionKind) -> list[SessionCrash]:
     }
     return [
         SessionCrash(kind=kind.name, point=point, nth=nth)
-        for point in POINTS
+        for point in (*POINTS, *([AFTER_SEQUENCES] if isinstance(kind, LogKind) else []))
         for nth in range(1, often.get(point, 1) + 1)
     ]
 
@@ -104,7 +104,7 @@ def _one_at_each_point() -> list[SessionCrash]:
         turn = [kinds[(3 * number + step + 1) % len(kinds)] for step in range(len(kinds))]
         there = [crash for kind in turn for crash in CRASHES if (crash.kind, crash.point) == (kind, point)]
         found.append(there[0])
-    return found
+    return [*found, next(crash for crash in CRASHES if crash.point == AFTER_SEQUENCES)]
 
 
 CHOSEN_CRASHES = {

@@ -63,14 +63,16 @@ class PlainGraph:
                 del self.edges[edge]
 
 
-def random_log(random: Random, length: int) -> tuple[list[Row], list[PlainGraph]]:
+def random_log(
+    random: Random, length: int, ops: tuple[str, ...] = ("upsert", "patch", "delete")
+) -> tuple[list[Row], list[PlainGraph]]:
     """Return the rows of a log in the order of their sequences, and the graph after each of them.
 
     Every edge is written between nodes that are there at that moment, so that every part of the log is valid.
     """
     graph, rows, states = PlainGraph(), [], []
     while len(rows) < length:
-        row = _random_row(random, graph)
+        row = _random_row(random, graph, ops)
         if row is not None:
             row["_seq"] = 10 * len(rows) + random.randrange(10)
             graph.take(row)
@@ -86,8 +88,17 @@ def disordered(random: Random, rows: list[Row]) -> list[Row]:
     return more
 
 
-def _random_row(random: Random, graph: PlainGraph) -> Row | None:
-    op = random.choices(("upsert", "patch", "delete"), (5, 3, 2))[0]
+def dealt(random: Random, rows: list[Row], calls: int) -> list[list[Row]]:
+    """Return rows dealt out to calls at random, so that sequences go back from call to call."""
+    dealt: list[list[Row]] = [[] for _ in range(calls)]
+    for row in disordered(random, rows):
+        random.choice(dealt).append(row)
+    return [call for call in dealt if call]
+
+
+def _random_row(random: Random, graph: PlainGraph, ops: tuple[str, ...]) -> Row | None:
+    weights = {"upsert": 5, "patch": 3, "delete": 2}
+    op = random.choices(ops, [weights[one] for one in ops])[0]
     kind = random.choices(("Person", "Team", "Knows", "In"), (6, 1, 5, 3))[0]
     marks = {} if op == "upsert" and random.random() < 0.5 else {"_op": op}
     if kind in {"Person", "Team"}:

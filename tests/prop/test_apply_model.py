@@ -1,4 +1,8 @@
-"""Random change logs against a plain-dict graph: cut into any calls, in any order within each, some rows twice."""
+"""Random change logs against a plain-dict graph: cut into any calls, in any order within each, some rows twice.
+
+Rows of upserts and deletes may also be dealt out to calls at random. A call whose edges have no nodes yet is refused;
+its rows then come with the next one.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from random import Random
 
 import pytest
 
+from omnigraph.errors import ConstraintViolationError
 from tests.load_graph import export, load_files, make_graph
-from tests.prop.model_change_log import SCHEMA, disordered, random_log
+from tests.prop.model_change_log import SCHEMA, dealt, disordered, random_log
 
 SEEDS = range(200 if os.environ.get("OMNIGRAPH_FUZZ") == "long" else 5)
 LENGTH = 60
@@ -58,3 +63,27 @@ def test_a_log_gives_the_graph_of_its_rows_one_by_one_however_it_is_cut(seed, tm
                 again = load_files(graph, sources, "apply")
                 assert (again.commit, again.changes.affected) == (None, 0), (seed, begin, end)
                 assert is_balanced(again.changes, len(rows))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_log_of_upserts_and_deletes_may_be_dealt_out_to_calls_at_random(seed, tmp_path):
+    random = Random(seed)  # noqa: S311 - a seeded test
+    log, states = random_log(random, LENGTH, ("upsert", "delete"))
+    refused, calls = [], 0
+    with make_graph(tmp_path / "graph", SCHEMA) as graph:
+        for rows in [*dealt(random, log, 12), []]:
+            given = refused + rows
+            if not given:
+                continue
+            sources = write(tmp_path / "log.jsonl", given)
+            try:
+                done = load_files(graph, sources, "apply")
+            except ConstraintViolationError:
+                refused = given
+                continue
+            refused, calls = [], calls + 1
+            assert is_balanced(done.changes, len(given))
+            again = load_files(graph, sources, "apply")
+            assert (again.commit, again.changes.affected) == (None, 0), (seed, calls)
+        assert refused == []
+        assert rows_of(graph) == states[-1].rows(), seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from random import Random
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -14,6 +15,7 @@ import omnigraph
 from omnigraph.engine.load import Source
 from omnigraph.errors import BadRowsError, ConstraintViolationError, ExternalBlobError, KeyExistsError
 from omnigraph.spark.load import SparkLoadSettings, load, load_frames
+from omnigraph.txn.manifest.rows import BatchMark
 from tests.load_graph import export, load_files, make_graph
 
 SCHEMA = """
@@ -126,6 +128,8 @@ def test_a_change_log_of_frames_gives_the_graph_of_the_embedded_one(spark, graph
     assert result.changes.superseded == len(gone) + sum(edge["_seq"] == 2 for edge in knows)
     again = load_frames(graph, frames, "apply", spark=spark, batch=("log", 1))
     assert (again.commit, again.is_repeat) == (result.commit, True)
+    # Without a batch name they are another stream, which has not seen the sequences yet.
+    assert load(graph, files, "apply", spark=spark).changes.affected == 0
     assert load(graph, files, "apply", spark=spark).commit is None
 
 
@@ -147,3 +151,28 @@ def test_blobs_given_as_addresses_are_copied_or_kept_by_tasks(spark, tmp_path):
         outside = spark.createDataFrame([("z", "file:///etc/passwd")], "name string, body string")
         with pytest.raises(ExternalBlobError, match="outside of the allowed bases"):
             load_frames(graph, {"Doc": outside}, "merge", spark=spark)
+
+
+def test_a_shuffled_log_gives_the_graph_of_all_rows_on_spark_and_in_process(spark, tmp_path):
+    random = Random(7)  # noqa: S311 - a seeded generator is what makes the run repeatable
+    events = [
+        {"name": f"p{random.randrange(300)}", "age": at % 90, "_op": "delete" if at % 10 == 3 else "upsert", "_seq": at}
+        for at in range(1500)
+    ]
+    newest = {event["name"]: event for event in events}
+    wanted = {name: event["age"] for name, event in newest.items() if event["_op"] == "upsert"}
+    random.shuffle(events)
+    with make_graph(tmp_path / "graph", "node Person { name: String @key  age: I32? }") as graph:
+        for number in range(4):
+            pq.write_table(pa.Table.from_pylist(events[number::4]), tmp_path / "Person.parquet")
+            if number == 2:
+                done = load_files(
+                    graph, [str(tmp_path / "Person.parquet")], "apply", batch=BatchMark(app="l", number=2)
+                )
+            else:
+                frame = spark.read.parquet(str(tmp_path / "Person.parquet")).repartition(3)
+                done = load_frames(graph, {"Person": frame}, "apply", spark=spark, settings=SMALL, batch=("l", number))
+            counts = done.changes
+            assert counts.rows == counts.written + counts.unchanged + counts.superseded + counts.deleted
+        assert {row["data"]["name"]: row["data"]["age"] for row in export(graph)} == wanted
+        assert len(graph.snapshot().state.sequences["l"].runs) == 4

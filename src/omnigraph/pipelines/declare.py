@@ -11,17 +11,19 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
+from omnigraph.pipelines.given import KEYS, Declared, Given
 from omnigraph.pipelines.model import (
     Declaration,
     Expectation,
     MissingEnd,
     OnDelete,
+    Origins,
     Outcome,
     Place,
     Publish,
     StepMode,
 )
-from omnigraph.pipelines.parts import KEYS, Declared, Given, PartMaker
+from omnigraph.pipelines.parts import PartMaker
 from omnigraph.values import MAIN, check_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -104,6 +106,7 @@ class Pipeline:
             opens a proposal.
         branch: where runs write to.
         quarantine: where rows that are put aside are kept; beside the graph by default.
+        origins: whether runs that read several files keep which of them each entity came from, ``files`` or ``none``.
 
     Raises:
         UsageError, ValueFormatError: the name is not a text.
@@ -117,10 +120,17 @@ class Pipeline:
         publish: Publish = "direct",
         branch: str = MAIN,
         quarantine: str | None = None,
+        origins: Origins = "files",
     ) -> None:
         check_text("name", name)
         self.name = name
-        values = {"graph": graph, "publish": publish, "branch": branch, "quarantine": quarantine}
+        values = {
+            "graph": graph,
+            "publish": publish,
+            "branch": branch,
+            "quarantine": quarantine,
+            "origins": origins,
+        }
         self._given = Given(kind="pipeline", name=name, place=_caller(2), values=values)
         # In the order of their declaration; those that wait for a function have none yet.
         self._parts: list[_Part] = []

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, Mistake, UsageError
-from omnigraph.pipelines.check.calls import raised_mistake
 from omnigraph.pipelines.declare import Pipeline
+from omnigraph.pipelines.given import Declared
+from omnigraph.pipelines.mistakes import mistake_at, raised_mistake, refuse
 from omnigraph.pipelines.model import Declaration, Place
-from omnigraph.pipelines.parts import Declared, mistake_at, refuse
 from omnigraph.pipelines.yaml_file import read_yaml
 from omnigraph.values import check_path
 

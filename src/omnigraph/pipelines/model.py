@@ -18,6 +18,9 @@ from omnigraph.records import record
 Publish = Literal["direct", "audit", "propose"]
 """``direct`` commits to the branch, ``audit`` merges a branch of its own if checks pass, ``propose`` proposes it."""
 
+Origins = Literal["files", "none"]
+"""Whether runs that read several files keep which of them each entity came from."""
+
 Outcome = Literal["fail", "drop", "quarantine", "warn"]
 """What becomes of a row that an expectation does not hold for; ``fail`` ends the run."""
 
@@ -208,6 +211,7 @@ class Declaration:
     checks: tuple[CheckStep, ...] = ()
     afters: tuple[AfterStep, ...] = ()
     quarantine: str | None = None
+    origins: Origins = "files"
 
     @property
     def frame_steps(self) -> tuple[FrameStep, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from omnigraph.errors import Mistake
-from omnigraph.pipelines.model import Declaration, FrameStep, SourceStep, TypeStep
-from omnigraph.pipelines.parts import mistake_at, near_name, refuse, step_mistake
+from omnigraph.pipelines.mistakes import mistake_at, near_name, refuse, step_mistake
+from omnigraph.pipelines.model import Declaration, FrameStep, ResolveStep, SourceStep, TypeStep, ViewStep
 
 OrderedStep = SourceStep | FrameStep
 
@@ -64,11 +65,17 @@ def _inputs(step: OrderedStep) -> tuple[str, ...]:
     return () if isinstance(step, SourceStep) else step.inputs
 
 
-def kind_of(step: OrderedStep) -> str:
+def kind_of(step: OrderedStep) -> Literal["source", "view", "resolve", "node", "edge"]:
     """Return the word for a step: source, view, resolve, node or edge."""
-    if isinstance(step, TypeStep):
-        return step.kind
-    return type(step).__name__.removesuffix("Step").lower()
+    match step:
+        case SourceStep():
+            return "source"
+        case ViewStep():
+            return "view"
+        case ResolveStep():
+            return "resolve"
+        case TypeStep(kind=kind):
+            return kind
 
 
 def _ordered(declaration: Declaration) -> tuple[OrderedStep, ...]:

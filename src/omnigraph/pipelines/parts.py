@@ -6,16 +6,15 @@ its place, and the part goes on without it, so that everything can be told at on
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from omnigraph.errors import Mistake, Mistakes, PipelineInvalidError, ValueFormatError
+from omnigraph.errors import ValueFormatError
+from omnigraph.pipelines.given import ROWS, SHOWN, Given, GivenValues, frozen_value, is_number, shown_value
+from omnigraph.pipelines.mistakes import mistake_at, near_name
 from omnigraph.pipelines.model import (
     AfterStep,
     ByColumn,
@@ -26,9 +25,8 @@ from omnigraph.pipelines.model import (
     Incremental,
     MissingEnd,
     OnDelete,
+    Origins,
     Outcome,
-    Part,
-    Place,
     Publish,
     ResolveStep,
     SourceStep,
@@ -37,127 +35,19 @@ from omnigraph.pipelines.model import (
     ViewStep,
 )
 from omnigraph.pipelines.sql import tables_in
-from omnigraph.records import record
 from omnigraph.values import MAIN, BranchName
-from omnigraph.values.counts import counted
-
-_ROWS = ("sql", "input")
-_OF_TYPE = (
-    "type",
-    *_ROWS,
-    "set",
-    "key",
-    "mode",
-    "deletes",
-    "sequence",
-    "dedupe",
-    "expect",
-    "removes_missing",
-)
-KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "pipeline": ("pipeline", "graph", "branch", "publish", "quarantine"),
-        "source": ("format", "path", "options", "incremental"),
-        "view": (*_ROWS, "cache"),
-        "node": (*_OF_TYPE, "on_delete"),
-        "edge": (*_OF_TYPE, "src", "dst", "missing_end"),
-        "resolve": (*_ROWS, "id", "blocking", "compare", "threshold", "review", "same_as", "evidence"),
-        "check": ("query",),
-        "after": ("algorithm", "edges", "arguments", "write", "mutation"),
-    }
-)
-"""What can be said of each kind of part; a keyword in Python, a key in YAML."""
 
 FILES = "files"
 _COMPARED = ("", "exact", 1.0)
 _NAME = re.compile(r"[^\W\d]\w*")
-_SHOWN = 80
 
 
-@record
-class Given:
-    """What is said of a part: values by key, where each of them stands, and the function, if there is one."""
-
-    kind: str
-    name: str
-    place: Place
-    values: Mapping[str, Any]
-    places: Mapping[str, Place] = field(default_factory=dict)
-    function: Callable[..., Any] | None = None
-
-    def place_of(self, key: str) -> Place:
-        """Return where a key stands; the part itself if that is not known."""
-        return self.places.get(key, self.place)
-
-
-@record
-class Declared:
-    """A declaration as far as it can be understood, and what is wrong with the rest."""
-
-    declaration: Declaration
-    mistakes: tuple[Mistake, ...] = ()
-
-    def unwrap(self) -> Declaration:
-        """Return the declaration.
-
-        Raises:
-            PipelineInvalidError: something is wrong with it.
-        """
-        refuse(self.declaration.name, self.mistakes)
-        return self.declaration
-
-
-def refuse(pipeline: str, mistakes: Iterable[Mistake]) -> None:
-    """Return if there is no mistake.
-
-    Raises:
-        PipelineInvalidError: there is one; it has all of them.
-    """
-    items = tuple(dict.fromkeys(sorted(mistakes, key=lambda one: (one.file, one.line))))
-    if items:
-        first = items[0]
-        is_one = len(items) == 1
-        raise PipelineInvalidError(
-            f"{first.file}:{first.line}: {first.message}"
-            if is_one
-            else f"pipeline '{pipeline}' has {counted(len(items), 'mistake')}",
-            details=Mistakes(pipeline=pipeline, items=items),
-            hint=first.hint if is_one else None,
-        )
-
-
-def mistake_at(place: Place, message: str, *, step: str | None = None, hint: str | None = None) -> Mistake:
-    """Return what is wrong at a place."""
-    return Mistake(message=message, file=place.file, line=place.line, step=step, hint=hint)
-
-
-def step_mistake(part: Part, message: str, hint: str | None = None, *, key: str = "") -> Mistake:
-    """Return what is wrong with a step, at the line of one of its keys."""
-    return mistake_at(part.place_of(key), message, step=part.name, hint=hint)
-
-
-def near_name(name: object, known: Iterable[str]) -> str | None:
-    """Return the hint that names the nearest of some names, in whatever letter case it is written.
-
-    >>> near_name("persn", ["Team", "Person"])
-    "did you mean 'Person'?"
-    """
-    by_lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1) if isinstance(name, str) else []
-    return f"did you mean '{by_lower[near[0]]}'?" if near else None
-
-
-class PartMaker:
+class PartMaker(GivenValues):
     """Makes the parts of one pipeline, and notes what is wrong with them."""
 
     def __init__(self, *, has_functions: bool) -> None:
+        super().__init__()
         self._needed = "a function, sql or an input" if has_functions else "sql or an input"
-        self.mistakes: list[Mistake] = []
-
-    def refuse(self, given: Given, message: str, *, key: str = "", hint: str | None = None) -> None:
-        """Note a mistake."""
-        step = None if given.kind == "pipeline" else given.name
-        self.mistakes.append(mistake_at(given.place_of(key), message, step=step, hint=hint))
 
     def pipeline(self, given: Given) -> Declaration:
         """Return a pipeline without its steps."""
@@ -166,22 +56,23 @@ class PartMaker:
         elif given.name:
             # Runs that are looked at before they are merged have branches that are called by it.
             self._check_branch(given, "name", given.name, f"pipelines/{given.name}/run")
-        branch = self._text(given, "branch") or MAIN
+        branch = self.text(given, "branch") or MAIN
         self._check_branch(given, "branch", branch, branch)
         return Declaration(
             name=given.name,
             place=given.place,
-            graph=self._text(given, "graph"),
+            graph=self.text(given, "graph"),
             branch=branch,
-            publish=cast("Publish", self._choice(given, "publish", get_args(Publish), "direct")),
-            quarantine=self._text(given, "quarantine"),
+            publish=cast("Publish", self.choice(given, "publish", get_args(Publish), "direct")),
+            quarantine=self.text(given, "quarantine"),
+            origins=cast("Origins", self.choice(given, "origins", get_args(Origins), "files")),
         )
 
     def source(self, given: Given) -> SourceStep:
         """Return a source; a function or a format says where its rows are."""
         self._check_name(given)
-        form, paths = self._text(given, "format"), self._texts(given, "path")
-        options = self._options(given, "options")
+        form, paths = self.text(given, "format"), self.texts(given, "path")
+        options = self.options(given, "options")
         if given.function is not None:
             for key in ("format", "path", "options"):
                 if given.values.get(key):
@@ -208,9 +99,9 @@ class PartMaker:
             place=given.place,
             places=given.places,
             function=given.function,
-            sql=self._text(given, "sql"),
+            sql=self.text(given, "sql"),
             inputs=self._inputs(given),
-            is_cached=self._flag(given, "cache"),
+            is_cached=self.flag(given, "cache"),
         )
 
     def type_step(self, given: Given) -> TypeStep:
@@ -222,48 +113,48 @@ class PartMaker:
             place=given.place,
             places=given.places,
             kind="edge" if is_edge else "node",
-            type_name=self._text(given, "type") or given.name,
+            type_name=self.text(given, "type") or given.name,
             function=given.function,
-            sql=self._text(given, "sql"),
+            sql=self.text(given, "sql"),
             inputs=self._inputs(given),
-            set=self._mapping(given, "set"),
-            key=self._text(given, "key"),
-            src=self._text(given, "src") if is_edge else None,
-            dst=self._text(given, "dst") if is_edge else None,
-            mode=cast("StepMode", self._choice(given, "mode", get_args(StepMode), "merge")),
-            deletes=self._text(given, "deletes"),
-            sequence=self._text(given, "sequence"),
-            on_delete=cast("OnDelete", self._choice(given, "on_delete", get_args(OnDelete), "cascade")),
-            dedupe=self._text(given, "dedupe"),
-            missing_end=cast("MissingEnd", self._choice(given, "missing_end", get_args(MissingEnd), "fail")),
+            set=self.mapping(given, "set"),
+            key=self.text(given, "key"),
+            src=self.text(given, "src") if is_edge else None,
+            dst=self.text(given, "dst") if is_edge else None,
+            mode=cast("StepMode", self.choice(given, "mode", get_args(StepMode), "merge")),
+            deletes=self.text(given, "deletes"),
+            sequence=self.text(given, "sequence"),
+            on_delete=cast("OnDelete", self.choice(given, "on_delete", get_args(OnDelete), "cascade")),
+            dedupe=self.text(given, "dedupe"),
+            missing_end=cast("MissingEnd", self.choice(given, "missing_end", get_args(MissingEnd), "fail")),
             expect=self._expectations(given),
-            removes_missing=self._flag(given, "removes_missing"),
+            removes_missing=self.flag(given, "removes_missing"),
         )
 
     def resolve(self, given: Given) -> ResolveStep:
         """Return an entity resolution."""
         self._check_name(given)
         usual = ResolveStep(name=given.name, place=given.place)
-        threshold = self._number(given, "threshold")
+        threshold = self.number(given, "threshold")
         return ResolveStep(
             name=given.name,
             place=given.place,
             places=given.places,
             function=given.function,
-            sql=self._text(given, "sql"),
+            sql=self.text(given, "sql"),
             inputs=self._inputs(given),
-            id_column=self._text(given, "id") or usual.id_column,
-            blocking=self._texts(given, "blocking"),
+            id_column=self.text(given, "id") or usual.id_column,
+            blocking=self.texts(given, "blocking"),
             comparisons=self._comparisons(given),
             threshold=usual.threshold if threshold is None else threshold,
-            review=self._number(given, "review"),
-            same_as=self._text(given, "same_as"),
-            evidence=self._text(given, "evidence"),
+            review=self.number(given, "review"),
+            same_as=self.text(given, "same_as"),
+            evidence=self.text(given, "evidence"),
         )
 
     def check(self, given: Given) -> CheckStep:
         """Return a check."""
-        query = self._text(given, "query")
+        query = self.text(given, "query")
         if given.function is not None:
             if query is not None:
                 self.refuse(given, "a check with a function takes no query", key="query")
@@ -275,7 +166,7 @@ class PartMaker:
 
     def after(self, given: Given) -> AfterStep:
         """Return what is written upon the new state; ``edges`` is one of the arguments of an algorithm."""
-        algorithm, mutation = self._text(given, "algorithm"), self._text(given, "mutation")
+        algorithm, mutation = self.text(given, "algorithm"), self.text(given, "mutation")
         arguments = self._arguments(given)
         if (algorithm is None) == (mutation is None):
             self.refuse(given, "what follows is either an algorithm or a mutation", key="mutation")
@@ -289,7 +180,7 @@ class PartMaker:
             places=given.places,
             algorithm=algorithm,
             arguments=MappingProxyType(arguments),
-            write=self._text(given, "write"),
+            write=self.text(given, "write"),
             mutation=mutation,
         )
 
@@ -301,14 +192,14 @@ class PartMaker:
             known = ", ".join(get_args(Outcome))
             self.refuse(given, f"expectation '{given.name}' must have one outcome of {known}, not {found}")
             return None
-        condition = self._text(given, outcomes[0])
+        condition = self.text(given, outcomes[0])
         if condition is None:
             return None
         return Expectation(
             name=given.name,
             condition=condition,
             outcome=cast("Outcome", outcomes[0]),
-            max_ratio=self._number(given, "max_ratio"),
+            max_ratio=self.number(given, "max_ratio"),
             place=given.place,
         )
 
@@ -327,7 +218,7 @@ class PartMaker:
     def _check_name(self, given: Given) -> None:
         if not _NAME.fullmatch(given.name):
             self.refuse(
-                given, f"'{given.name[:_SHOWN]}' cannot be the name of a step", hint="use letters, digits and '_'"
+                given, f"'{given.name[:SHOWN]}' cannot be the name of a step", hint="use letters, digits and '_'"
             )
 
     def _check_source_function(self, given: Given) -> None:
@@ -338,7 +229,7 @@ class PartMaker:
 
     def _inputs(self, given: Given) -> tuple[str, ...]:
         """Return what the rows are made of; there is one way to say it."""
-        ways = [key for key in _ROWS if given.values.get(key) is not None]
+        ways = [key for key in ROWS if given.values.get(key) is not None]
         if given.function is not None:
             ways.append("function")
         if len(ways) != 1:
@@ -346,7 +237,7 @@ class PartMaker:
             self.refuse(given, f"{given.kind} '{given.name}' {found}", key=ways[0] if ways else "")
         if given.function is not None:
             return self._function_inputs(given)
-        one, sql = self._text(given, "input"), self._text(given, "sql")
+        one, sql = self.text(given, "input"), self.text(given, "sql")
         if sql is not None:
             return tables_in(sql)
         return () if one is None else (one,)
@@ -359,7 +250,7 @@ class PartMaker:
         return names
 
     def _incremental(self, given: Given) -> Incremental:
-        found = self._text(given, "incremental")
+        found = self.text(given, "incremental")
         if found is None:
             return None
         return ByFiles() if found == FILES else ByColumn(column=found)
@@ -374,7 +265,9 @@ class PartMaker:
                 found.append(item)
             else:
                 hint = "use fail, drop, quarantine or warn"
-                self.refuse(given, f"expect holds {_shown(item)}, which is no expectation", key="expect", hint=hint)
+                self.refuse(
+                    given, f"expect holds {shown_value(item)}, which is no expectation", key="expect", hint=hint
+                )
         return tuple(found)
 
     def _check_ratio(self, given: Given, item: Expectation) -> None:
@@ -384,11 +277,13 @@ class PartMaker:
         for what, text in texts.items():
             if not isinstance(text, str) or not text.strip():
                 self.mistakes.append(
-                    mistake_at(place, f"{what} of an expectation must be text, not {_shown(text)}", step=given.name)
+                    mistake_at(
+                        place, f"{what} of an expectation must be text, not {shown_value(text)}", step=given.name
+                    )
                 )
         ratio = item.max_ratio
-        if ratio is not None and (not _is_number(ratio) or not 0 <= ratio <= 1):
-            message = f"max_ratio of '{item.name}' must be a number from 0 to 1, not {_shown(ratio)}"
+        if ratio is not None and (not is_number(ratio) or not 0 <= ratio <= 1):
+            message = f"max_ratio of '{item.name}' must be a number from 0 to 1, not {shown_value(ratio)}"
             self.mistakes.append(mistake_at(place, message, step=given.name))
 
     def _comparisons(self, given: Given) -> tuple[tuple[str, str, float], ...]:
@@ -402,102 +297,23 @@ class PartMaker:
             # What is left out at the end has a default.
             filled = [*parts, *_COMPARED[len(parts) :]]
             column, method, weight, rest = filled[0], filled[1], filled[2], filled[3:]
-            if isinstance(column, str) and column and isinstance(method, str) and _is_number(weight) and not rest:
+            if isinstance(column, str) and column and isinstance(method, str) and is_number(weight) and not rest:
                 found.append((column, method, float(weight)))
             else:
-                told = f"compare holds {_shown(item)}, not a column, a method and a weight"
+                told = f"compare holds {shown_value(item)}, not a column, a method and a weight"
                 self.refuse(given, told, key="compare", hint='such as ("name", "jaro_winkler", 2.0)')
         return tuple(found)
 
     def _arguments(self, given: Given) -> dict[str, Any]:
         value = given.values.get("arguments") or {}
         if not isinstance(value, Mapping):
-            self.refuse(given, f"arguments must be a mapping, not {_shown(value)}", key="arguments")
+            self.refuse(given, f"arguments must be a mapping, not {shown_value(value)}", key="arguments")
             value = {}
         edges = given.values.get("edges")
         return {
-            **({} if edges is None else {"edges": _frozen(edges)}),
-            **{str(k): _frozen(v) for k, v in value.items()},
+            **({} if edges is None else {"edges": frozen_value(edges)}),
+            **{str(k): frozen_value(v) for k, v in value.items()},
         }
-
-    def _text(self, given: Given, key: str) -> str | None:
-        value = given.values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, str) and value.strip():
-            return value
-        self.refuse(given, f"{key} must be text, not {_shown(value)}", key=key)
-        return None
-
-    def _texts(self, given: Given, key: str) -> tuple[str, ...]:
-        value = given.values.get(key)
-        if value is None:
-            return ()
-        items = value if isinstance(value, list | tuple) else (value,)
-        if all(isinstance(item, str) and item.strip() for item in items):
-            return tuple(items)
-        self.refuse(given, f"{key} must be text or a list of texts, not {_shown(value)}", key=key)
-        return ()
-
-    def _choice(self, given: Given, key: str, known: Sequence[str], usual: str) -> str:
-        value = given.values.get(key)
-        if value is None:
-            return usual
-        if value in known:
-            return str(value)
-        self.refuse(
-            given, f"{key} must be {' | '.join(known)}, not {_shown(value)}", key=key, hint=near_name(value, known)
-        )
-        return usual
-
-    def _flag(self, given: Given, key: str) -> bool:
-        value = given.values.get(key)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        self.refuse(given, f"{key} must be true or false, not {_shown(value)}", key=key)
-        return False
-
-    def _number(self, given: Given, key: str) -> float | None:
-        value = given.values.get(key)
-        if value is None:
-            return None
-        if _is_number(value) and 0 <= value <= 1:
-            return float(value)
-        self.refuse(given, f"{key} must be a number from 0 to 1, not {_shown(value)}", key=key)
-        return None
-
-    def _mapping(self, given: Given, key: str) -> Mapping[str, str]:
-        value = given.values.get(key)
-        if value is None:
-            return MappingProxyType({})
-        if not isinstance(value, Mapping):
-            self.refuse(given, f"{key} must be a mapping, not {_shown(value)}", key=key)
-            return MappingProxyType({})
-        found = {}
-        for name, item in value.items():
-            if isinstance(name, str) and name and isinstance(item, str) and item.strip():
-                found[name] = item
-            else:
-                told = f"{key}.{name} must be text, not {_shown(item)}"
-                self.refuse(given, told, key=f"{key}.{name}", hint="write a constant of SQL in quotes")
-        return MappingProxyType(found)
-
-    def _options(self, given: Given, key: str) -> Mapping[str, str]:
-        """Return settings of a reader, which Spark takes as texts; an empty text is one."""
-        value = given.values.get(key) or {}
-        if not isinstance(value, Mapping):
-            self.refuse(given, f"{key} must be a mapping, not {_shown(value)}", key=key)
-            return MappingProxyType({})
-        found = {}
-        for name, item in value.items():
-            if isinstance(item, bool):
-                found[str(name)] = str(item).lower()
-            elif isinstance(item, str | int | float):
-                found[str(name)] = str(item)
-            else:
-                told = f"option '{name}' must be text or a number, not {_shown(item)}"
-                self.refuse(given, told, key=f"{key}.{name}")
-        return MappingProxyType(found)
 
 
 def _parameters(function: Callable[..., Any] | None) -> tuple[str, ...] | None:
@@ -508,20 +324,3 @@ def _parameters(function: Callable[..., Any] | None) -> tuple[str, ...] | None:
     if any(one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD} for one in kinds):
         return None
     return tuple(one.name for one in kinds if one.default is one.empty)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _frozen(value: Any) -> Any:
-    """Return a value with lists as tuples, as Python and YAML would both write it."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
-
-
-def _shown(value: object) -> str:
-    """Return a value as messages show it."""
-    told = repr(value) if not isinstance(value, Mapping) else "a mapping"
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"

@@ -13,6 +13,7 @@ from omnigraph.pipelines.model import Outcome, Publish
 from omnigraph.records import record
 from omnigraph.values.temporal import format_datetime, parse_datetime
 
+StepKind = Literal["source", "view", "node", "edge", "resolve", "after"]
 RunOutcome = Literal["published", "proposed", "tried", "nothing", "expectation_failed", "check_failed", "conflict"]
 
 
@@ -22,12 +23,13 @@ class StepReport:
 
     ``rows_in`` is the sum of written, unchanged, superseded, deleted, dropped and quarantined. Rows of the step are
     neither the ``stubs`` that were made for missing ends, nor ``removed`` entities that a full refresh or an overwrite
-    did not find any more, nor edges that ``cascaded`` with their nodes. Of a source or a view only seconds are known,
-    and ``rows_out`` where it was counted anyway.
+    did not find any more, nor edges that ``cascaded`` with their nodes. Of a source ``rows_in`` are the rows that it
+    read, of a view those of its inputs; ``rows_out`` are those that it gave. ``is_counted``: whether rows were counted,
+    which is not so where no type needs them.
     """
 
     name: str
-    kind: Literal["source", "view", "node", "edge", "resolve", "after"]
+    kind: StepKind
     type_name: str | None = None
     rows_in: int = 0
     rows_out: int = 0
@@ -42,6 +44,7 @@ class StepReport:
     cascaded: int = 0
     seconds: float = 0.0
     inputs: tuple[str, ...] = ()
+    is_counted: bool = True
 
 
 @record
@@ -92,7 +95,8 @@ class RunReport:
     read. ``previous_digest`` stands for what was declared when the last run was made, if that was something else.
     ``stubs`` are ids of nodes that were made for missing ends, by type. ``left_branch`` is the branch that was left for
     a look, ``proposal`` the number of the proposal. ``is_undone``: its commit was reverted later. ``replayed`` are runs
-    whose rejected rows it has taken. A dry run is only ``tried``: nothing was published.
+    whose rejected rows it has taken. ``origins`` counts the rows of which it was kept which file they
+    came from. A dry run is only ``tried``: nothing was published.
     """
 
     pipeline: str
@@ -116,6 +120,7 @@ class RunReport:
     stubs: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     is_undone: bool = False
     replayed: tuple[str, ...] = ()
+    origins: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the report with the field names of the public contract; times are UTC, as ISO 8601 text."""

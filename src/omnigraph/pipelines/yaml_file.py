@@ -11,8 +11,10 @@ from typing import Any
 
 from omnigraph.errors import DiagnosticError, Mistakes, PipelineInvalidError
 from omnigraph.lang.document import Document, Node, parse_document
+from omnigraph.pipelines.given import KEYS, Declared, Given
+from omnigraph.pipelines.mistakes import mistake_at
 from omnigraph.pipelines.model import Declaration, Expectation, Place
-from omnigraph.pipelines.parts import KEYS, Declared, Given, PartMaker, mistake_at
+from omnigraph.pipelines.parts import PartMaker
 
 SECTIONS: Mapping[str, str] = {
     "sources": "source",

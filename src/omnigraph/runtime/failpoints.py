@@ -151,6 +151,7 @@ def _bad_action(text: str) -> ValueFormatError:
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
+        "engine.apply.after_sequences": "what a change log adds to remembered sequences is written, nothing names it",
         "engine.spool.after_rows": "some rows of a load are put aside, storage knows nothing of them",
         "engine.spool.after_file": "the rows of one more type went to a temporary file, storage knows nothing of them",
         "engine.export.after_file": "one more file of an export is written, no manifest names it",

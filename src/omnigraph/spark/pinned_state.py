@@ -35,6 +35,7 @@ class PinnedState:
                 recent=() if head is None else (head,),
                 batches={},
                 feeds={},
+                sequences={},
             ),
         )
 

@@ -36,6 +36,15 @@ def is_remote(path: str) -> bool:
     return path.startswith(_S3)
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file or a folder is none of the data, by its name, as Spark decides it.
+
+    >>> is_hidden("_SUCCESS"), is_hidden("_day=1"), is_hidden(".a.crc")
+    (True, False, True)
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
 def open_input(path: str, options: Mapping[str, str], *, is_buffered: bool = True) -> BinaryIO:
     """Open a file for reading from any position; an object is read in ranges of some megabytes.
 
@@ -166,7 +175,7 @@ def list_stored_files(pattern: str, options: Mapping[str, str]) -> Iterator[tupl
     """
     for path in list_objects(pattern, options):
         found = _Object.find(path, options)
-        if not found.key.rpartition("/")[2].startswith(("_", ".")):
+        if not is_hidden(found.key.rpartition("/")[2]):
             try:
                 told = obstore.head(found.bucket, found.key)
             except Exception as error:

@@ -71,7 +71,7 @@ class ScratchPlace:
         """
         key = self._key(name)
         with translating("read a scratch object", key):
-            yield from pa.ipc.open_stream(pa.PythonFile(_Source(self._objects().reader(key)), mode="r"))
+            yield from pa.ipc.open_stream(object_file(self._objects().reader(key)))
 
     def write_pieces(self, name: str, pieces: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         """Write batches so that each can be read without the others, by its number."""
@@ -90,7 +90,7 @@ class ScratchPlace:
         """
         key = self._key(name)
         with translating("read a scratch object", key):
-            file = pa.ipc.open_file(pa.PythonFile(_Source(self._objects().reader(key)), mode="r"))
+            file = pa.ipc.open_file(object_file(self._objects().reader(key)))
             return file.get_batch(number)
 
     def names(self) -> tuple[str, ...]:
@@ -111,6 +111,11 @@ class ScratchPlace:
 
     def _objects(self) -> ControlObjects:
         return stores_of(self.storage).control
+
+
+def object_file(reader: Any) -> pa.PythonFile:
+    """Return an object that is being read as a file of Arrow."""
+    return pa.PythonFile(_Source(reader), mode="r")
 
 
 class _Sink(io.RawIOBase):

@@ -37,6 +37,7 @@ from omnigraph.txn.changes import (
 )
 from omnigraph.txn.manifest.requests import request_mark
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark, RunMark
+from omnigraph.txn.manifest.sequences import SequenceMark, StreamSequences
 from omnigraph.txn.publish.plan import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
@@ -145,6 +146,9 @@ class WriteTxn:
         # How far a feed of another graph will be taken over, and how far it was where that was decided.
         self.feed: FeedMark | None = None
         self.feed_base: FeedMark | None = None
+        # What it adds to what is remembered of change logs, and by stream what was remembered where that was decided.
+        self.sequences: tuple[SequenceMark, ...] = ()
+        self.sequence_bases: dict[str, StreamSequences | None] = {}
         self.read_set: set[str] = set()
         # Where other processes put files for this write, by table.
         self.prepared: dict[str, TablePin] = {}
@@ -177,6 +181,7 @@ class WriteTxn:
             or self.merged_parent is not None
             or self.batch is not None
             or self.feed is not None
+            or self.sequences
         )
 
     @property
@@ -190,6 +195,7 @@ class WriteTxn:
             and self.batch is None
             and self.feed is None
             and self.run is None
+            and not self.sequence_bases
             and all(isinstance(change, RowChange) for change in self._changes.values())
         )
 
@@ -281,6 +287,12 @@ class WriteTxn:
         """
         self.feed, self.feed_base = mark, self.snapshot.state.feeds.get(mark.source)
 
+    def read_sequences(self, stream: str) -> StreamSequences | None:
+        """Return what is remembered of a stream of change logs; if that moves, the write is decided again."""
+        known = self.snapshot.state.sequences.get(stream)
+        self.sequence_bases[stream] = known
+        return known
+
     def run_again(self, snapshot: GraphSnapshot) -> bool:
         """Forget what was decided and decide it again on ``snapshot``; False when that is the caller's to do.
 
@@ -292,6 +304,7 @@ class WriteTxn:
         self.reruns += 1
         self.snapshot = snapshot
         self.checks, self.read_set, self._changes = [], set(), {}
+        self.sequences, self.sequence_bases = (), {}
         with calling(self.call):
             self.decide(self)
         return True

@@ -39,9 +39,9 @@ def row(number, at, **values):
     return {"email": f"P{number}@X", "name": f"p {number}", "age": number, "team": f"t{number % 2}", "at": at} | values
 
 
-def pipeline(folder, incremental="updated_at", **options):
+def pipeline(folder, incremental="updated_at", name="crm", **options):
     """Return the pipeline of customers, with teams made of them."""
-    crm = Pipeline("crm", **options)
+    crm = Pipeline(name, **options)
     crm.source("customers", format="parquet", path=str(folder), incremental=incremental)
     crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers WHERE team IS NOT NULL")
     crm.node(

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from omnigraph.operations.history import ListBranchesRequest
 from omnigraph.pipelines.running import quarantined, run
 from omnigraph.pipelines.running.progress import read_so_far
 from omnigraph.store.location import Storage
@@ -63,6 +64,10 @@ def test_a_killed_run_leaves_nothing_or_all_and_running_again_gives_the_same(spa
             (kept,) = quarantined(graph, "crm")
             assert kept.rows == 2, job
             assert again.outcome in {"published", "nothing"}
+            # What the dead run had begun is gone, its branch as well as its note.
+            assert [one.name for one in graph.backend.execute(ListBranchesRequest())] == ["main"], job
+            assert not [*roots[job].glob("__pipelines/**/*.json")], job
+            assert job[1] == "direct" or len([*roots[job].glob("__quarantine/crm/*")]) == 1, job
         assert_sound(storage(roots[job]))
 
 

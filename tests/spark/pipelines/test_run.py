@@ -13,7 +13,7 @@ from omnigraph.operations.history import CreateBranchRequest, MergeRequest
 from omnigraph.operations.local import LocalBackend
 from omnigraph.pipelines import Pipeline, drop, fail
 from omnigraph.pipelines.running import quarantined, read_quarantine, replay, run, status
-from tests.load_graph import make_graph
+from tests.load_graph import export, make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
 
@@ -29,7 +29,7 @@ def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, grap
     before = graph.snapshot().state.version
     first = run(crm, graph, spark=spark)
     assert (first.outcome, graph.snapshot().state.version) == ("published", before + 1)
-    assert {step.name: (step.rows_in, step.written) for step in first.steps if step.rows_in} == {
+    assert {step.name: (step.rows_in, step.written) for step in first.steps if step.type_name} == {
         "team": (2, 2),
         "person": (6, 6),
         "works_in": (6, 6),
@@ -37,7 +37,7 @@ def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, grap
     assert run(crm, graph, spark=spark).outcome == "nothing"
     write_customers(tmp_path / "raw", "b.parquet", [row(6, 30), row(1, 31, name="other"), row(2, 5, name="late")])
     again = run(crm, graph, spark=spark)
-    assert {step.name: (step.rows_in, step.written) for step in again.steps if step.rows_in} == {
+    assert {step.name: (step.rows_in, step.written) for step in again.steps if step.type_name} == {
         "team": (2, 0),
         "person": (2, 2),
         "works_in": (2, 1),
@@ -193,7 +193,40 @@ def test_changes_deletes_and_other_modes_are_one_commit_and_counts_add_up(spark,
     assert all(
         step.rows_in == step.written + step.unchanged + step.superseded + step.deleted + step.dropped + step.quarantined
         for step in told.steps
+        if step.type_name
     )
+
+
+def test_late_rows_of_a_later_run_lose_also_against_deletes_and_without_a_stored_sequence(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers")
+    gone, order = "name = 'gone'", "updated_at"
+    crm.node("Person", input="customers", set={"slug": "lower(email)"}, deletes=gone, sequence=order)
+    crm.edge("WorksIn", input="customers", src="Person(lower(email))", dst="Team(team)", deletes=gone, sequence=order)
+    files = [
+        [row(1, 10), row(2, 10), row(3, 10)],
+        [row(1, 20, name="gone"), row(2, 20, name="newer"), row(3, 20, name="gone")],
+        [row(1, 15, name="late"), row(2, 15, name="late"), row(3, 30, name="back")],
+        [row(3, 18, name="late", team="t0")],
+    ]
+    told = []
+    for number, rows in enumerate(files):
+        write_customers(raw, f"{number}.parquet", rows)
+        done = run(crm, graph, spark=spark)
+        assert all(
+            step.rows_in
+            == step.written + step.unchanged + step.superseded + step.deleted + step.dropped + step.quarantined
+            for step in done.steps
+        )
+        told.append({step.name: (step.written, step.superseded, step.deleted) for step in done.steps})
+    assert {slug: one["name"] for slug, one in people(graph).items()} == {"p2@x": "newer", "p3@x": "back"}
+    assert [one["Person"] for one in told] == [(3, 0, 0), (1, 0, 2), (1, 2, 0), (0, 1, 0)]
+    # The last row is another edge, older than the delete of its person.
+    assert [one["WorksIn"] for one in told][2:] == [(1, 2, 0), (0, 1, 0)]
+    edges = sorted(one["from"] for one in export(graph) if one.get("edge") == "WorksIn")
+    assert edges == ["p2@x", "p3@x"]
 
 
 def test_a_trial_publishes_nothing_and_counts_what_a_run_would_do(spark, graph, tmp_path):
@@ -223,6 +256,23 @@ def test_a_full_refresh_removes_what_the_source_does_not_have_any_more(spark, gr
     told = run(crm, graph, spark=spark, full_refresh=True)
     (person,) = (step for step in told.steps if step.name == "person")
     assert (person.rows_in, person.unchanged, person.removed, sorted(people(graph))) == (2, 2, 1, ["p0@x", "p1@x"])
+
+
+def test_a_full_refresh_does_not_remove_what_the_source_has_with_an_older_sequence(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    crm = Pipeline("crm")
+    crm.source("customers", format="parquet", path=str(raw), incremental="files")
+    crm.node("Team", name="team", sql="SELECT DISTINCT team AS code FROM customers")
+    order = {"sequence": "updated_at", "removes_missing": True}
+    crm.node("Person", name="person", input="customers", set={"slug": "lower(email)"}, **order)
+    crm.edge("WorksIn", name="in", input="customers", src="Person(lower(email))", dst="Team(team)", **order)
+    write_customers(raw, "a.parquet", [row(1, 10, name="newer"), row(2, 10), row(3, 10)])
+    run(crm, graph, spark=spark)
+    write_customers(raw, "a.parquet", [row(1, 5, name="older"), row(2, 12)])
+    told = {step.name: step for step in run(crm, graph, spark=spark, full_refresh=True).steps}
+    assert {slug: one["name"] for slug, one in people(graph).items()} == {"p1@x": "newer", "p2@x": "p 2"}
+    assert sorted(one["from"] for one in export(graph) if "edge" in one) == ["p1@x", "p2@x"]
+    assert [(told[name].superseded, told[name].removed) for name in ("person", "in")] == [(1, 1), (1, 1)]
 
 
 def test_missing_ends_become_nodes_that_a_later_run_fills(spark, graph, tmp_path):

@@ -19,7 +19,7 @@ from omnigraph.errors import ConstraintViolationError, KeyExistsError
 from omnigraph.pipelines import Pipeline, quarantine
 from omnigraph.pipelines.running import quarantined, read_quarantine, run
 from omnigraph.runtime import Runtime
-from omnigraph.spark.steps.sources import Watermark, is_beyond, newest_value, rows_between
+from omnigraph.spark.steps.sources import NewestQuestion, Watermark, find_newest, is_beyond, rows_between
 from tests.load_graph import export, make_graph
 from tests.spark.pipelines.crm import SCHEMA, people, pipeline, row, write_customers
 
@@ -61,6 +61,16 @@ def test_rows_that_are_compared_and_rows_that_are_folded_give_the_same_graph_and
         ]
         assert kept[0] == kept[1]
         assert ("person", "duplicate_key") in kept[0]
+
+
+def test_a_run_all_of_whose_edges_lack_an_end_writes_none(spark, graph, tmp_path):
+    raw = tmp_path / "raw"
+    write_customers(raw, "a.parquet", [row(1, 1), row(2, 2)])
+    run(pipeline(raw), graph, spark=spark)
+    for number, make in ((3, pipeline), (4, lambda folder: folded(pipeline(folder)))):
+        write_customers(raw, f"{number}.parquet", [row(number, number, age=-1)])
+        assert counts(run(make(raw), graph, spark=spark))["works_in"] == [1, 0, 0, 0, 0, 0, 1, 0]
+    assert sorted(people(graph)) == ["p1@x", "p2@x"]
 
 
 def test_two_rows_of_one_key_fail_where_nothing_says_which_counts(spark, graph, tmp_path):
@@ -160,11 +170,17 @@ def test_rejected_rows_lie_where_they_are_wanted_and_cleanup_leaves_them(spark, 
 )
 def test_a_value_that_was_reached_is_read_back_as_it_was(spark, kind, low, high):
     frame = spark.createDataFrame(pa.table({"at": pa.array([low, high, None], kind)}))
-    reached = newest_value(frame, "at")
+    older = frame.filter("at IS NOT NULL").orderBy("at").limit(1)
+    # One job answers for several frames, each by the type of its own column.
+    numbers = spark.range(3).selectExpr("id AS at")
+    asked = [NewestQuestion(frame=one, column="at") for one in (frame, older, numbers, frame.filter("at IS NULL"))]
+    reached, before, two, none = (answer.newest for answer in find_newest(asked))
+    assert (two.value, none) == ("2", None)
     again = Watermark(**{name: reached.to_json()[name] for name in ("column", "type", "value")})
     assert again == reached
+    answers = find_newest([NewestQuestion(frame=frame, column="at", before=one) for one in (None, before, again)])
+    assert [answer.is_beyond for answer in answers] == [True, True, False]
     assert not is_beyond(spark, again, reached)
-    before = newest_value(frame.filter("at IS NOT NULL").orderBy("at").limit(1), "at")
     assert is_beyond(spark, reached, before)
     assert (rows_between(frame, before, again).count(), rows_between(frame, None, again).count()) == (1, 3)
 

@@ -12,8 +12,8 @@ from omnigraph.errors import FileMissingError, PipelineInvalidError, UsageError
 from omnigraph.pipelines import Declaration, Pipeline, drop, fail, quarantine, warn
 from omnigraph.pipelines.declare import Rows
 from omnigraph.pipelines.files import load_declaration, read_declared
+from omnigraph.pipelines.given import KEYS
 from omnigraph.pipelines.model import ByColumn, ByFiles, Place
-from omnigraph.pipelines.parts import KEYS
 from omnigraph.pipelines.yaml_file import read_yaml
 
 SPEC = """\

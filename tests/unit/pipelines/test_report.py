@@ -20,7 +20,9 @@ REPORT = RunReport(
     seconds=12.34,
     commit="01J0COMMIT",
     steps=(
-        StepReport(name="customers", kind="source", seconds=1.2),
+        StepReport(name="customers", kind="source", rows_in=1500, rows_out=1500, seconds=1.2),
+        StepReport(name="grown", kind="view", rows_in=1500, rows_out=1200, inputs=("customers",)),
+        StepReport(name="unused", kind="source", is_counted=False),
         StepReport(
             name="person",
             kind="node",
@@ -31,7 +33,7 @@ REPORT = RunReport(
             unchanged=190,
             quarantined=10,
             seconds=3.0,
-            inputs=("customers",),
+            inputs=("grown",),
         ),
         StepReport(
             name="works_in", kind="edge", type_name="WorksIn", rows_in=3, deleted=1, written=2, inputs=("person",)
@@ -58,7 +60,9 @@ REPORT = RunReport(
 def test_lines_tell_how_a_run_ended_and_what_became_of_every_row():
     assert list(run_lines(REPORT)) == [
         "crm: published 01J0COMMIT on main (12.3 s)",
-        f"├─ source customers  {'':<56}  1.2 s",
+        f"├─ source customers  {'1,500 rows':<56}  1.2 s",
+        f"├─ view grown        {'1,200 rows of 1,500':<56}  0.0 s",
+        f"├─ source unused     {'':<56}  0.0 s",
         "├─ node person       1,200 rows: 1,000 written, 190 unchanged, 10 quarantined  3.0 s",
         "│     quarantine has_email: 10 of 1,200 rows",
         f"└─ edge works_in     {'3 rows: 2 written, 1 deleted':<56}  0.0 s",
@@ -103,8 +107,8 @@ def test_page_is_whole_and_refers_to_nothing_outside_itself():
     tags.feed(page)
     assert (tags.open, tags.links) == ([], [])
     assert "script" not in tags.seen
-    assert tags.seen.count("rect") == 3
-    assert tags.seen.count("path") == 2
+    assert tags.seen.count("rect") == 5
+    assert tags.seen.count("path") == 3
     assert not re.search(r"https?:|url\(|@import", page)
 
 
@@ -116,7 +120,7 @@ def test_page_shows_data_as_data():
 
 
 def test_each_step_stands_right_of_what_it_takes_rows_from():
-    assert columns(REPORT.steps) == {"customers": 0, "person": 1, "works_in": 2}
+    assert columns(REPORT.steps) == {"customers": 0, "grown": 1, "unused": 0, "person": 2, "works_in": 3}
 
 
 def test_report_survives_being_stored():

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.comparison import one_array
 from omnigraph.engine.load.change import LoadChange
 from omnigraph.engine.load.change_log import (
+    Cascade,
     Deaths,
+    KnownSequences,
     StoredEdges,
     StoredRows,
     TypeLog,
     TypeOutcome,
-    cascade,
+    edge_ends,
     find_deaths,
     mixed_sequences,
 )
-from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.intake import MARK, ProblemList
 from omnigraph.engine.load.options import ChangeCounts, OnDelete
+from omnigraph.engine.load.sequences import (
+    NEVER,
+    FreshRows,
+    Numbers,
+    SequenceReader,
+    StreamMemory,
+    first_row,
+    fresh_rows,
+    other_kind,
+)
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool
+from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.records import record
 from omnigraph.txn.changes import RowChange
@@ -31,19 +47,31 @@ from omnigraph.txn.changes import RowChange
 
 @record
 class AppliedLog:
-    """What a log makes of a state: the change, and what became of its rows. ``reads`` are the tables it depends on."""
+    """What a log makes of a state: the change, and what became of its rows. ``reads`` are the tables it depends on.
+
+    ``memory`` is what the stream remembers, ``added`` what the log adds to it; None where no row has a sequence.
+    """
 
     change: LoadChange
     counts: ChangeCounts
     reads: tuple[str, ...]
+    memory: StreamMemory | None = None
+    added: tuple[pa.Table, ...] = ()
+
+    def remember(self) -> StreamMemory | None:
+        """Return what the stream remembers with the log."""
+        if self.memory is not None:
+            self.memory.add(self.added)
+        return self.memory
 
 
 @record
 class LogState:
-    """The state that a log is applied to, as it is asked about it."""
+    """The state that a log is applied to, as it is asked about it; ``memory`` only if rows have sequences."""
 
     stored_rows: StoredRows
     stored_edges: StoredEdges
+    memory: Callable[[], StreamMemory]
 
 
 def apply_log(
@@ -64,8 +92,17 @@ def apply_log(
         if mixed is not None:
             problems.add([mixed[1].violation(sources[mixed[0]].name)])
     problems.fail()
-    logs = _Logs(catalog=catalog, spool=spool, state=state)
-    if on_delete == "cascade":
+    has_order = [key for key in spool.owners if _kind(spool.table(key)) != NO_SEQUENCE]
+    memory = state.memory() if has_order else None
+    if memory is not None:
+        for key in has_order:
+            kind, line, source = first_row(spool.table(key))
+            other = other_kind(memory.known, memory.reader, key, spool.owners[key].name, (kind, line))
+            problems.add([] if other is None else [other.violation(sources[source].name)])
+        problems.fail()
+    reader = None if memory is None else memory.reader
+    logs = _Logs(catalog=catalog, spool=spool, state=state, reader=reader, cascades=on_delete == "cascade")
+    if logs.cascades:
         logs.find_deaths()
     outcomes = {key: logs.settle(owner) for key, owner in spool.owners.items()}
     for parts in outcomes.values():
@@ -84,36 +121,94 @@ def apply_log(
         change=_change([(owners[key], parts) for key, parts in sorted(outcomes.items())], sources),
         counts=counts,
         reads=tuple(dict.fromkeys(reads)),
+        memory=memory,
+        added=tuple(one.added for one in logs.fresh.values()),
     )
+
+
+def _kind(rows: pa.Table) -> int:
+    return int(rows.column(f"{MARK}kind")[0].as_py()) if rows.num_rows else NO_SEQUENCE
 
 
 @record
 class _Logs:
-    """The logs of all types of one load."""
+    """The logs of all types of one load.
+
+    ``deaths`` are the deletes of nodes that are not remembered, by type.
+    """
 
     catalog: Catalog
     spool: Spool
     state: LogState
+    reader: SequenceReader | None
+    cascades: bool
     deaths: dict[str, Deaths] = field(default_factory=dict)
     named: dict[str, pa.Array] = field(default_factory=dict)
+    fresh: dict[str, FreshRows] = field(default_factory=dict)
 
     def find_deaths(self) -> None:
         for key, owner in self.spool.owners.items():
             found = find_deaths(self.spool.table(key)) if isinstance(owner, NodeType) else None
-            if found is not None:
-                self.deaths[owner.name] = found
+            if found is None:
+                continue
+            new = found if self.reader is None else new_deaths(self.reader, key, found)
+            if new is not None:
+                self.deaths[owner.name] = new
 
     def settle(self, owner: NodeType | EdgeType) -> list[TypeOutcome]:
-        log = TypeLog(owner, self.spool.table(owner.table_key), self.deaths)
-        self.named[owner.table_key] = log.ids
-        return list(log.settle(self.state.stored_rows))
+        key, rows = owner.table_key, self.spool.table(owner.table_key)
+        if self.reader is None or _kind(rows) == NO_SEQUENCE:
+            log = TypeLog(owner, rows, self.deaths)
+            self.named[key] = log.ids
+            return list(log.settle(self.state.stored_rows))
+        fresh = fresh_rows(self.reader, key, rows, takes_edges=isinstance(owner, NodeType) and self.cascades)
+        self.fresh[key] = fresh
+        log = ordered_log(owner, fresh, self.reader, self.deaths)
+        self.named[key] = log.ids
+        late = ChangeCounts(rows=fresh.late, superseded=fresh.late)
+        return [replace(TypeOutcome.nothing(owner), counts=late), *log.settle(self.state.stored_rows)]
 
     def cascade(self, edge: EdgeType) -> pa.Array | None:
         """Return the stored edges that go with their nodes; None where no node of theirs is deleted."""
         if self.deaths.keys().isdisjoint({edge.from_type, edge.to_type}):
             return None
         named = self.named.get(edge.table_key, pa.array([], pa.string()))
-        return cascade(edge, self.catalog.nodes, self.deaths, named, self.state.stored_edges)
+        return Cascade(
+            nodes=self.catalog.nodes,
+            deaths=self.deaths,
+            edges_at=self.state.stored_edges,
+            stored_rows=self.state.stored_rows,
+            known=None if self.reader is None else known_edges(self.reader),
+        ).of(edge, named)
+
+
+def new_deaths(reader: SequenceReader, table_key: str, found: Deaths) -> Deaths | None:
+    """Return the deletes of nodes that are not remembered; the others have taken their edges with them."""
+    return found.after(lambda kind, ids: reader.known(table_key, kind, ids).died)
+
+
+def known_edges(reader: SequenceReader) -> Callable[[EdgeType, int, pa.Array], Numbers]:
+    """Return what tells the sequences that are remembered of edges."""
+    return lambda edge, kind, ids: reader.known(edge.table_key, kind, ids).seqs
+
+
+def ordered_log(
+    owner: NodeType | EdgeType, fresh: FreshRows, reader: SequenceReader, deaths: Mapping[str, Deaths]
+) -> TypeLog:
+    """Return the log of rows that have sequences, and are not late; ``deaths`` are new deletes of nodes."""
+    remembered: dict[str, Deaths] = {}
+    if isinstance(owner, EdgeType) and fresh.rows.num_rows:
+        kind = _kind(fresh.rows)
+        for name in dict.fromkeys((owner.from_type, owner.to_type)):
+            columns = [fresh.rows.column(column) for column, end in edge_ends(owner) if end == name]
+            nodes = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks])).drop_null()
+            nodes = one_array(nodes)
+            died = reader.known(f"node:{name}", kind, nodes).died
+            at = np.flatnonzero(died != NEVER)
+            if len(at):
+                remembered[name] = Deaths(ids=nodes.take(pa.array(at)), seqs=died[at], kind=kind)
+    known: KnownSequences = fresh.known_of
+    return TypeLog(owner, fresh.rows, deaths, remembered, known)
 
 
 def _only_deletes(edge: EdgeType, ids: pa.Array) -> TypeOutcome:

@@ -3,13 +3,15 @@
 Rows of one entity follow each other by sequence, those of the same sequence in the order of the input. An upsert
 replaces the entity, a patch changes what it gives, a delete removes it. The delete of a node takes the edges that were
 there before it, those of the same log among them, whatever becomes of the node later: so it does not matter into how
-many calls a log is cut. Edges and nodes are compared by their sequences, where both have one of the same kind.
+many calls a log is cut. Edges and nodes are compared by their sequences, where both have one of the same kind; what
+earlier calls have applied is remembered (:mod:`omnigraph.engine.load.sequences`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,10 @@ Mask = npt.NDArray[np.bool_]
 StoredRows = Callable[[NodeType | EdgeType, pa.Array, Sequence[str]], pa.Table]
 # ``id``, ``src`` and ``dst`` of the stored edges whose column, an end, is one of these nodes.
 StoredEdges = Callable[[EdgeType, NodeType, pa.Array], pa.Table]
+# The sequences that earlier calls have applied to entities with these ids; ``NEVER`` where there are none.
+KnownSequences = Callable[[pa.Array], npt.NDArray[np.int64]]
+# The same for edges of a type, whose sequences are of a kind.
+KnownEdges = Callable[[EdgeType, int, pa.Array], npt.NDArray[np.int64]]
 
 
 @record
@@ -48,6 +54,14 @@ class Deaths:
     ids: pa.Array
     seqs: Numbers
     kind: int
+
+    def after(self, known: Callable[[int, pa.Array], Numbers]) -> Deaths | None:
+        """Return those that are not known; None when there are none."""
+        is_new = self.seqs > known(self.kind, self.ids)
+        if is_new.all():
+            return self
+        ids, seqs = self.ids.filter(pa.array(is_new)), self.seqs[is_new]
+        return Deaths(ids=ids, seqs=seqs, kind=self.kind) if len(ids) else None
 
     def next(self, nodes: pa.Array, after: Numbers | None) -> tuple[Mask, Numbers]:
         """Return of each node whether it is deleted behind a sequence, and at which one first; None is from ever."""
@@ -164,17 +178,35 @@ class TypeOutcome:
 
 
 class TypeLog:
-    """The rows of one type, folded. ``deaths`` has the deletes of nodes by type, for the ends of edges."""
+    """The rows of one type, folded.
 
-    def __init__(self, owner: NodeType | EdgeType, rows: pa.Table, deaths: Mapping[str, Deaths]) -> None:
+    Args:
+        owner: the type.
+        rows: its rows that are not late.
+        deaths: the deletes of nodes by type, for the ends of edges.
+        remembered: those of earlier calls, each node at most once; what is stored has outlived them.
+        known: the sequences that earlier calls have applied to entities of the type.
+    """
+
+    def __init__(
+        self,
+        owner: NodeType | EdgeType,
+        rows: pa.Table,
+        deaths: Mapping[str, Deaths],
+        remembered: Mapping[str, Deaths] = MappingProxyType({}),
+        known: KnownSequences | None = None,
+    ) -> None:
         self._owner = owner
         self._rows = rows
+        self._known = known
         ids = one_array(rows.column("id"))
         codes = ids.dictionary_encode().indices.to_numpy()
         op, seq = rows.column(f"{MARK}op").to_numpy(), rows.column(f"{MARK}seq").to_numpy()
         kind = int(rows.column(f"{MARK}kind")[0].as_py()) if rows.num_rows else NO_SEQUENCE
         # Only where the order of a delete and of an edge is known.
         self._deaths = {name: found for name, found in deaths.items() if found.kind == kind and kind != NO_SEQUENCE}
+        self._kills = {name: _joined(self._deaths.get(name), found) for name, found in remembered.items()}
+        self._kills = {**self._deaths, **self._kills}
         self._order: Numbers = np.lexsort((np.arange(len(codes)), seq, codes))
         self._op, self._seq = op[self._order], seq[self._order]
         sorted_codes = codes[self._order]
@@ -182,7 +214,7 @@ class TypeLog:
         is_first[1:] = sorted_codes[1:] != sorted_codes[:-1]
         self._first = np.flatnonzero(is_first)
         self._last = np.concatenate([self._first[1:], [len(codes)]])[: len(self._first)] - 1
-        self._is_killed, killed_at = self._kills()
+        self._is_killed, killed_at = self._find_killed()
         starts = is_first | (self._op == UPSERT)
         starts[1:] |= self._op[:-1] == DELETE
         starts[1:] |= self._is_killed[:-1] & (killed_at[:-1] < self._seq[1:])
@@ -194,16 +226,16 @@ class TypeLog:
         for begin in range(0, len(self._first), _SLICE_ROWS):
             yield self._settle(slice(begin, begin + _SLICE_ROWS), stored_rows)
 
-    def _kills(self) -> tuple[Mask, Numbers]:
+    def _find_killed(self) -> tuple[Mask, Numbers]:
         """Return of each row whether the delete of an end removes its edge later on, and at which sequence first."""
         count = len(self._order)
         found, at = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
         if not isinstance(self._owner, EdgeType):
             return found, at
         for column, name in edge_ends(self._owner):
-            if name in self._deaths:
+            if name in self._kills:
                 ends = one_array(self._rows.column(column)).take(pa.array(self._order))
-                _take_first(found, at, *self._deaths[name].next(ends, self._seq))
+                _take_first(found, at, *self._kills[name].next(ends, self._seq))
         found &= self._op != DELETE
         return found, at
 
@@ -292,32 +324,72 @@ class TypeLog:
         if not isinstance(self._owner, EdgeType) or not self._deaths or not stored.num_rows:
             return lost
         found, at = np.zeros(stored.num_rows, dtype=bool), np.zeros(stored.num_rows, dtype=np.int64)
+        # A stored edge has outlived what was deleted before it was written.
+        since = None if self._known is None else self._known(one_array(stored.column("id")))
         for column, name in edge_ends(self._owner):
             if name in self._deaths:
-                _take_first(found, at, *self._deaths[name].next(one_array(stored.column(column)), None))
+                _take_first(found, at, *self._deaths[name].next(one_array(stored.column(column)), since))
         known = np.flatnonzero(places >= 0)
         lost[known] = found[places[known]] & (at[places[known]] < self._seq[first[known]])
         return lost
 
 
-def cascade(
-    edge: EdgeType, nodes: Mapping[str, NodeType], deaths: Mapping[str, Deaths], named: pa.Array, edges_at: StoredEdges
-) -> pa.Array:
-    """Return the stored edges that go with their nodes; what becomes of those in ``named`` the log says itself."""
-    found = [
-        one_array(edges_at(edge, nodes[name], pc.unique(deaths[name].ids)).column("id"))
-        for name in dict.fromkeys((edge.from_type, edge.to_type))
-        if name in deaths
-    ]
-    if not found:
-        return pa.array([], pa.string())
-    ids = pc.unique(pa.concat_arrays(found))
-    return ids.filter(pc.invert(pc.is_in(ids, value_set=named)))
+@record
+class Cascade:
+    """Finds the stored edges that go with their nodes.
+
+    Args:
+        nodes: the node types.
+        deaths: the deletes of a log, by node type.
+        edges_at: finds edges by their nodes.
+        stored_rows: finds edges by their ids.
+        known: the sequences that earlier calls have applied to edges; None when nothing is remembered.
+    """
+
+    nodes: Mapping[str, NodeType]
+    deaths: Mapping[str, Deaths]
+    edges_at: StoredEdges
+    stored_rows: StoredRows
+    known: KnownEdges | None = None
+
+    def of(self, edge: EdgeType, named: pa.Array) -> pa.Array:
+        """Return the edges of a type that go; what becomes of those in ``named`` the log says itself."""
+        names = [name for name in dict.fromkeys((edge.from_type, edge.to_type)) if name in self.deaths]
+        found = [self._at_nodes(edge, name, named) for name in names]
+        return pc.unique(pa.concat_arrays([pa.array([], pa.string()), *found]))
+
+    def _at_nodes(self, edge: EdgeType, name: str, named: pa.Array) -> pa.Array:
+        deaths = self.deaths[name]
+        ids = pc.unique(one_array(self.edges_at(edge, self.nodes[name], pc.unique(deaths.ids)).column("id")))
+        ids = ids.filter(pc.invert(pc.is_in(ids, value_set=named)))
+        if self.known is None or deaths.kind == NO_SEQUENCE or not len(ids):
+            return ids
+        since = self.known(edge, deaths.kind, ids)
+        # Edges without a sequence were there before any delete.
+        ordered = np.flatnonzero(since != np.iinfo(np.int64).min)
+        if not len(ordered):
+            return ids
+        rows = self.stored_rows(edge, ids.take(pa.array(ordered)), ["id", "src", "dst"])
+        at = ordered[_codes(one_array(rows.column("id")), ids.take(pa.array(ordered)))]
+        goes = np.ones(len(ids), dtype=bool)
+        goes[at] = False
+        for column, end in edge_ends(edge):
+            if end == name:
+                goes[at] |= deaths.next(one_array(rows.column(column)), since[at])[0]
+        return ids.filter(pa.array(goes))
 
 
 def edge_ends(edge: EdgeType) -> tuple[tuple[str, str], ...]:
     """Return the columns of the ends of an edge, each with the node type it names."""
     return ("src", edge.from_type), ("dst", edge.to_type)
+
+
+def _joined(one: Deaths | None, other: Deaths) -> Deaths:
+    if one is None:
+        return other
+    return Deaths(
+        ids=pa.concat_arrays([one.ids, other.ids]), seqs=np.concatenate([one.seqs, other.seqs]), kind=other.kind
+    )
 
 
 def _take_first(found: Mask, at: Numbers, other_found: Mask, other_at: Numbers) -> None:

@@ -32,6 +32,7 @@ from omnigraph.engine.load.options import (
     check_load,
     check_on_delete,
 )
+from omnigraph.engine.load.sequences import open_memory, stream_of
 from omnigraph.engine.load.sources.expand import expand_sources
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.load.spool import Spool, open_spool
@@ -319,7 +320,7 @@ class _Job:
             txn.add_check(partial(self._check_on, change))
 
     def _apply(self, txn: WriteTxn) -> LoadChange:
-        view = GraphView(txn.snapshot, self.catalog)
+        view, services = GraphView(txn.snapshot, self.catalog), self.branch_writer.services
 
         def stored_edges(edge: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
             columns = [column for column, name in edge_ends(edge) if name == node.name]
@@ -328,9 +329,14 @@ class _Job:
         state = LogState(
             stored_rows=lambda owner, ids, columns: view.rows_of(owner.table_key, ids, columns),
             stored_edges=stored_edges,
+            memory=lambda: open_memory(services, txn, stream_of(txn.batch)),
         )
         with counting(txn.counters), txn.snapshot.reading():
             applied = self.rows.apply(self.catalog, state)
+            memory = applied.remember()
+            if memory is not None:
+                txn.sequences = memory.write(services.runtime.ids)
+                services.runtime.failpoints.hit("engine.apply.after_sequences")
         for table_key in applied.reads:
             txn.read_table(table_key)
         self.counts = applied.counts

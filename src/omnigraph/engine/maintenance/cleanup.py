@@ -34,6 +34,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
+from omnigraph.store.sequence_runs import SEQUENCES_PREFIX, run_key
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.records import DEPENDANTS_PREFIX
 from omnigraph.txn.graph_store import GraphStore
@@ -226,6 +227,9 @@ class Cleanup:
             *self._store.proposals.leftovers(),
         }
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
+        named = {run_key(name) for name in survey.runs}
+        runs_left = (item for item in inventory.below(SEQUENCES_PREFIX) if item.key not in named)
+        old += [item for item in runs_left if _is_old([item], ages)]
         old += [item for item in _unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
         for item in old:
             folder = item.key.partition("/")[0]

@@ -134,13 +134,15 @@ class Survey:
     """What stays of a graph.
 
     ``table_keys`` names datasets by the type whose rows they hold. ``forgotten`` are the ids of dropped tables that no
-    state that stays has, and that have no files.
+    state that stays has, and that have no files. ``runs`` are the names of the runs of sequences that states need, and
+    that reverts of their commits would.
     """
 
     kept: tuple[KeptVersions, ...]
     needs: Needs
     table_keys: Mapping[str, str]
     forgotten: frozenset[str]
+    runs: frozenset[str] = frozenset()
 
 
 class NeedsReader:
@@ -193,7 +195,9 @@ class NeedsReader:
         forgotten = frozenset(
             stone.object_id for stone in stones if stone.object_id not in held and stone.pin.location not in present
         )
-        return Survey(kept=tuple(kept), needs=needs, table_keys=table_keys, forgotten=forgotten)
+        states += [item.history.newest.state for item in kept]
+        runs = frozenset(name for state in states for name in _runs(state))
+        return Survey(kept=tuple(kept), needs=needs, table_keys=table_keys, forgotten=forgotten, runs=runs)
 
     def _load_states(self, manifests: Mapping[TablePin, KeptVersions]) -> None:
         def load(pin: TablePin) -> ManifestState | None:
@@ -245,6 +249,13 @@ class NeedsReader:
         for pin in pins:
             found[pin.location].append(self._references[pin])
         return {location: References.union(items) for location, items in found.items()}
+
+
+def _runs(state: ManifestState) -> Iterator[str]:
+    for known in state.sequences.values():
+        yield from known.names
+    for commit in state.recent:
+        yield from (run.name for mark in commit.sequences for run in mark.own)
 
 
 def _version_lost(pin: TablePin) -> StorageCorruptError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
+
+if TYPE_CHECKING:
+    from omnigraph.engine.load.sequences import StreamMemory
 
 _COUNTED = ("inserted", "updated", "deleted", "unchanged")
 
@@ -112,6 +115,7 @@ class MutationSurroundings:
         now_ms: what ``now()`` is.
         memory: what matches share with the reads of the graph.
         history: the commits of the graph, which versions of entities are ids of.
+        log_memory: what is remembered of change logs, what calls before have added to it too.
     """
 
     staging: MutationStaging
@@ -121,6 +125,7 @@ class MutationSurroundings:
     now_ms: int
     memory: ReadMemory | None = None
     history: SupportsHistory | None = None
+    log_memory: Callable[[], StreamMemory] | None = None
 
 
 @record

@@ -138,7 +138,7 @@ class LoadCall:
         """
         staging = within.staging
         if self.rows.mode == "apply":
-            return self._apply(staging)
+            return self._apply(within)
         change = self._change(staging)
         repeated = change.repeated_id(with_keys=True)
         if repeated is not None:
@@ -159,11 +159,14 @@ class LoadCall:
         del counters
         return self.rows.result(done, outcome, branch=branch, actor=actor)
 
-    def _apply(self, staging: MutationStaging) -> ChangeCounts:
+    def _apply(self, within: MutationSurroundings) -> ChangeCounts:
+        staging = within.staging
+
         def stored_edges(edge: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
             return pa.table({KEY: pa.array(sorted(staging.find_edges(edge, node, ids)), pa.string())})
 
-        state = LogState(stored_rows=staging.rows_with_ids, stored_edges=stored_edges)
+        assert within.log_memory is not None  # noqa: S101 - for the type checker: transactions of several calls have it
+        state = LogState(stored_rows=staging.rows_with_ids, stored_edges=stored_edges, memory=within.log_memory)
         applied = self.rows.apply(self.catalog, state)
         for part in applied.change.graph.types.values():
             pending = staging.pending(part.type)
@@ -171,6 +174,7 @@ class LoadCall:
                 pending.insert_rows(part.rows, is_made=False)
             if len(part.deletes):
                 pending.remove(as_id_array(part.deletes).to_pylist())
+        applied.remember()
         return applied.counts
 
     def _change(self, staging: MutationStaging) -> LoadChange:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from omnigraph.engine.constraints import check_change
 from omnigraph.engine.load.load_files import SpooledRows
 from omnigraph.engine.load.options import LoadResult
+from omnigraph.engine.load.sequences import UNNAMED, StreamMemory, open_memory
 from omnigraph.engine.mutate.mutation import MutationResult, MutationSurroundings, PreparedMutation
 from omnigraph.engine.mutate.overlay import PendingCopies, types_read
 from omnigraph.engine.mutate.staging import MutationStaging
@@ -152,6 +153,7 @@ class GraphTransaction:
         self._expect_head()
         self.catalog = graph.catalogs.get(self._base.state.schema)
         self._staging = MutationStaging(self._txn, self.catalog)
+        self._log_memory: StreamMemory | None = None
         self._ids = RepeatableIds(self._runtime.ids)
         self._now_ms = self._runtime.clock.now_ms()
         self._held = ExitStack()
@@ -343,7 +345,14 @@ class GraphTransaction:
             now_ms=self._now_ms,
             memory=self._graph.reads.memory,
             history=self._graph.store.refs,
+            log_memory=self._remember,
         )
+
+    def _remember(self) -> StreamMemory:
+        """Return what is remembered of change logs; the calls before this one have added to it."""
+        if self._log_memory is None:
+            self._log_memory = open_memory(self.services, self._txn, UNNAMED)
+        return self._log_memory
 
     def _told(self, done: CommitResult) -> Callable[[AnyCall, Any], MutationResult | LoadResult]:
         return lambda call, outcome: call.result(
@@ -381,6 +390,9 @@ class GraphTransaction:
 
         if not change.is_empty:
             txn.add_check(check)
+        if self._log_memory is not None:
+            txn.sequences = self._log_memory.write(self._runtime.ids)
+            self._runtime.failpoints.hit("engine.apply.after_sequences")
 
     def _run_again(self, txn: WriteTxn) -> None:
         """Run all calls on the newer state of the transaction, unless the caller has seen what is different there."""
@@ -397,6 +409,7 @@ class GraphTransaction:
                     f"another writer changed rows of '{table_key}' that this transaction has read", details=details
                 )
         self._base, self._staging = txn.snapshot, MutationStaging(txn, self.catalog)
+        self._log_memory = None
         self._copies.close()
         self._ids.rewind()
         for table_key in self._seen:

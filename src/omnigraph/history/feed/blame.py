@@ -23,12 +23,13 @@ from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
 from omnigraph.history.feed.first_parents import FirstParents
+from omnigraph.history.origins import origins_of
 from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.merged import is_merge
-from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, check_whole
 
@@ -75,6 +76,7 @@ class _Blame:
         self._entity = entity
         self._walk = _Walk(entity, way)
         self._limit = limit
+        self._files: dict[str, tuple[str, ...]] = {}
 
     def history(self, table_key: str) -> EntityHistory:
         events: list[EntityEvent] = []
@@ -121,10 +123,21 @@ class _Blame:
             before=_image(before, is_edge=is_edge),
             after=_image(change.after, is_edge=is_edge),
             authors=tuple(self._shown(found[name], labels) for name in change.changed),
+            files=self._files_of(change.commit),
         )
 
     def _shown(self, one: PropertyAuthor, labels: dict[str, str]) -> PropertyAuthor:
-        return PropertyAuthor(name=self._name(one.name, labels), author=one.author, merge=one.merge)
+        files = () if one.author is None else self._files_of(one.author)
+        return PropertyAuthor(name=self._name(one.name, labels), author=one.author, merge=one.merge, files=files)
+
+    def _files_of(self, commit: Commit) -> tuple[str, ...]:
+        """Return the files that the entity came from, if a run of a pipeline made the commit."""
+        run = commit.run
+        if run is None:
+            return ()
+        if run.run not in self._files:
+            self._files[run.run] = self._entity.origins(run)
+        return self._files[run.run]
 
     def _name(self, identity: str, labels: dict[str, str]) -> str:
         column = labels[identity]
@@ -173,6 +186,7 @@ class _Entity:
         self._type_ids = {self._object_id.partition("-")[0]}
         self._known_as: dict[str, str] = {}
         self.id = entity_id
+        self._table_key = table_key
         kind, _, name = table_key.partition(":")
         self.is_edge = kind == "edge"
         # Few schemas have any, and the text tells without being read.
@@ -183,6 +197,10 @@ class _Entity:
             self._known_as |= {str(alias): str(prop.id) for prop in owner.properties for alias in prop.aliases}
         self._snapshots: dict[CommitId, GraphSnapshot] = {}
         self._tables: dict[CommitId, Table | None] = {}
+
+    def origins(self, run: RunMark) -> tuple[str, ...]:
+        """Return the files that it came from in a run of a pipeline."""
+        return origins_of(self._store.storage, run, self._table_key, self.id)
 
     def know(self, commit_id: CommitId, snapshot: GraphSnapshot) -> None:
         """Take a state that is open already."""

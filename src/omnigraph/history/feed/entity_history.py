@@ -21,35 +21,45 @@ class PropertyAuthor:
     """Who wrote a property.
 
     ``author`` is the commit whose value it is, None when the states that would tell are gone. ``merge`` is the merge by
-    which it came to the branch, None when the author committed there.
+    which it came to the branch, None when the author committed there. ``files`` are those that the entity came from,
+    if a run of a pipeline wrote it and has kept them.
     """
 
     name: str
     author: Commit | None
     merge: Commit | None = None
+    files: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        shown = {"property": self.name, "author": None if self.author is None else self.author.to_json()}
+        shown: dict[str, Any] = {
+            "property": self.name,
+            "author": None if self.author is None else self.author.to_json(),
+        }
+        if self.files:
+            shown["files"] = list(self.files)
         return shown if self.merge is None else {**shown, "merge": self.merge.to_json()}
 
     def __str__(self) -> str:
         unknown = "author not among the changes shown" if self.merge is None else "author unknown"
-        author = unknown if self.author is None else _signature(self.author)
+        author = unknown if self.author is None else _signature(self.author, self.files)
         merged = "" if self.merge is None else f" merged by {_signature(self.merge)}"
         return make_visible(f"{self.name}: {author}{merged}")
 
 
-def _signature(commit: Commit) -> str:
+def _signature(commit: Commit, files: tuple[str, ...] = ()) -> str:
     actor = "" if commit.actor is None else f" actor={commit.actor}"
     message = "" if commit.message is None else f" '{commit.message}'"
-    run = "" if commit.run is None else f" {commit.run}"
+    run = "" if commit.run is None else f" {commit.run.described(files)}"
     return f"{commit.id} {format_datetime(commit.created_at_ms)}{actor}{message}{run}"
 
 
 @record
 class EntityEvent:
-    """A commit that changed the entity, and how; ``authors`` tells who wrote each of the changed properties."""
+    """A commit that changed the entity, and how; ``authors`` tells who wrote each of the changed properties.
+
+    ``files`` are those that it came from, if a run of a pipeline did that and has kept them.
+    """
 
     cause: Cause
     op: ChangeOp
@@ -57,12 +67,13 @@ class EntityEvent:
     before: EntityImage | None
     after: EntityImage | None
     authors: tuple[PropertyAuthor, ...] = ()
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         commit = self.cause.commit
         actor = "" if commit.actor is None else f" actor={commit.actor}"
         published = format_datetime(commit.published_at_ms)
-        run = "" if commit.run is None else make_visible(f" {commit.run}")
+        run = "" if commit.run is None else make_visible(f" {commit.run.described(self.files)}")
         return f"{commit.id} {published} {self.op}{actor}{run} changed={','.join(self.changed)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +84,15 @@ class EntityEvent:
             if image is not None
         }
         authors = {"authors": [author.to_json() for author in self.authors]} if is_merge(self.cause.commit) else {}
-        return {"cause": self.cause.to_json(), "op": self.op, "changed": list(self.changed), **images, **authors}
+        files = {"files": list(self.files)} if self.files else {}
+        return {
+            "cause": self.cause.to_json(),
+            "op": self.op,
+            "changed": list(self.changed),
+            **images,
+            **authors,
+            **files,
+        }
 
 
 @record

@@ -43,10 +43,12 @@ from omnigraph.history.merge.planning import (
     refused_plan,
 )
 from omnigraph.history.merge.resolution import Resolution, check_resolution
+from omnigraph.history.merge.sequences import reverted_sequences
 from omnigraph.records import record
 from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit, RunMark
+from omnigraph.txn.manifest.sequences import joined
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
@@ -290,6 +292,7 @@ class _Merging:
             self._expect_source()
             raise
         txn.merged_parent = self.captured.state.head.commit
+        txn.sequences = tuple(joined(txn.snapshot.state.sequences, self.captured.state.sequences))
         txn.receipt = lambda: {
             "source": self.captured.state.head.branch,
             "outcome": relation.outcome.value,
@@ -485,6 +488,9 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         plan = _plan_revert(graph, sides, ways, planner)
+        txn.sequences = reverted_sequences(graph.store, wanted, txn.snapshot)
+        for mark in txn.sequences:
+            txn.read_sequences(mark.stream)
     txn.receipt = lambda: {"reverted": wanted, "tables": table_receipts(plan.tables)}
     done = publish(branch_writer, txn, sides, plan, what="revert", max_conflicts=max_conflicts)
     return RevertResult(

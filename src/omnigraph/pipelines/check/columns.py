@@ -18,13 +18,12 @@ from omnigraph.engine.load.reading.tables import column_kind, takes_integers
 from omnigraph.engine.load.sources.dialect import is_text
 from omnigraph.engine.rows.changes import OP, SEQ, can_mark
 from omnigraph.errors import Mistake, UsageError
-from omnigraph.pipelines.check.calls import called
 from omnigraph.pipelines.check.resolutions import is_partial, unstored
 from omnigraph.pipelines.check.settings import texts_of
 from omnigraph.pipelines.check.types import ENDS, owner_of, required_of
+from omnigraph.pipelines.mistakes import called, mistake_at, near_name, step_mistake
 from omnigraph.pipelines.model import ByColumn, Declaration, Place, ResolveStep, SourceStep, TypeStep
 from omnigraph.pipelines.order import OrderedStep, kind_of, ordered_steps
-from omnigraph.pipelines.parts import mistake_at, near_name, step_mistake
 from omnigraph.pipelines.sql import end_of, flaw_of, names_in
 from omnigraph.spark.steps.analysis import Flaw, FrameAnalyst, columns_of, flaw_of_exception, is_frame
 
@@ -39,12 +38,13 @@ def column_mistakes(
     declaration: Declaration,
     catalog: Catalog | None,
     spark: Any,
+    sources: Mapping[str, Any],
     *,
     is_stream: bool = False,
     storage: Mapping[str, str] | None = None,
 ) -> list[Mistake]:
-    """Return what is wrong with columns; steps must have an order."""
-    looking = _Looking(FrameAnalyst(spark, storage), catalog, declaration, is_stream=is_stream)
+    """Return what is wrong with columns; steps must have an order. ``sources`` are frames that are there already."""
+    looking = _Looking(FrameAnalyst(spark, storage), catalog, sources, declaration, is_stream=is_stream)
     for step in ordered_steps(declaration):
         looking.take(step)
     return looking.mistakes
@@ -54,10 +54,17 @@ class _Looking:
     """Makes the frames of steps in their order, and notes what is wrong with their columns."""
 
     def __init__(
-        self, analyst: FrameAnalyst, catalog: Catalog | None, declaration: Declaration, *, is_stream: bool
+        self,
+        analyst: FrameAnalyst,
+        catalog: Catalog | None,
+        sources: Mapping[str, Any],
+        declaration: Declaration,
+        *,
+        is_stream: bool,
     ) -> None:
         self._analyst = analyst
         self._catalog = catalog
+        self._sources = sources
         self._declaration = declaration
         self._is_stream = is_stream
         self._frames: dict[str, Any] = {}
@@ -88,6 +95,8 @@ class _Looking:
 
     def _made(self, step: OrderedStep) -> Any:
         """Return the frame of a step without rows, or why there is none."""
+        if step.name in self._sources:
+            return self._emptied(step, self._sources[step.name])
         inputs = () if isinstance(step, SourceStep) else tuple(self._frames[name] for name in step.inputs)
         if step.function is not None:
             given = (self._analyst.spark,) if isinstance(step, SourceStep) else inputs

@@ -9,9 +9,8 @@ from omnigraph.engine.algorithms import AlgorithmCall
 from omnigraph.engine.algorithms.writing import target_properties
 from omnigraph.errors import DiagnosticError, MissingThing, Mistake, OmnigraphError
 from omnigraph.ir import compile_query, expect_mutation, expect_read, parameter_types
-from omnigraph.pipelines.check.calls import called
+from omnigraph.pipelines.mistakes import called, near_name, step_mistake
 from omnigraph.pipelines.model import AfterStep, CheckStep, Declaration
-from omnigraph.pipelines.parts import near_name, step_mistake
 
 
 def query_mistakes(declaration: Declaration, catalog: Catalog) -> Iterator[Mistake]:

@@ -12,9 +12,9 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import FLOATS, EdgeType, NodeType
 from omnigraph.errors import Mistake
 from omnigraph.pipelines.check.types import names_hint, required_of
+from omnigraph.pipelines.mistakes import near_name, step_mistake
 from omnigraph.pipelines.model import Declaration, ResolveStep, TypeStep
 from omnigraph.pipelines.order import ancestors_of, sources_of
-from omnigraph.pipelines.parts import near_name, step_mistake
 from omnigraph.pipelines.sql import names_in
 from omnigraph.spark.resolve.model import DECISIONS
 

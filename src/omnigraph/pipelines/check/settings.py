@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from omnigraph.errors import Mistake
+from omnigraph.pipelines.mistakes import mistake_at, near_name, step_mistake
 from omnigraph.pipelines.model import (
     ByFiles,
     ComparisonMethod,
@@ -15,7 +16,6 @@ from omnigraph.pipelines.model import (
     SourceStep,
     TypeStep,
 )
-from omnigraph.pipelines.parts import mistake_at, near_name, step_mistake
 from omnigraph.pipelines.sql import flaw_of
 
 # Formats of Spark whose rows are in files.

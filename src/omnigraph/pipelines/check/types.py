@@ -8,8 +8,8 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.defaults import has_default
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import Mistake, UsageError
+from omnigraph.pipelines.mistakes import near_name, step_mistake
 from omnigraph.pipelines.model import Declaration, TypeStep
-from omnigraph.pipelines.parts import near_name, step_mistake
 from omnigraph.pipelines.sql import called_name, end_of
 from omnigraph.values.counts import counted
 

@@ -8,15 +8,16 @@ from typing import Any
 from omnigraph.catalog import Catalog
 from omnigraph.errors import Mistake
 from omnigraph.pipelines.check.settings import setting_mistakes
+from omnigraph.pipelines.mistakes import mistake_at, refuse
 from omnigraph.pipelines.model import Declaration
 from omnigraph.pipelines.order import graph_mistakes
-from omnigraph.pipelines.parts import mistake_at, refuse
 
 
 def find_mistakes(
     declaration: Declaration,
     catalog: Catalog | None = None,
     spark: Any = None,
+    sources: Mapping[str, Any] | None = None,
     *,
     is_stream: bool = False,
     storage: Mapping[str, str] | None = None,
@@ -28,6 +29,7 @@ def find_mistakes(
         catalog: the schema of its graph; what depends on one is not looked at without it.
         spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
             row is read.
+        sources: frames of sources that are there already, so that their functions are not called again.
         is_stream: every source gives what is new alone, whatever it declares.
         storage: how buckets are reached that sources lie in; as the environment says when None.
     """
@@ -43,7 +45,7 @@ def find_mistakes(
     if spark is not None and has_order:
         from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
 
-        found += column_mistakes(declaration, catalog, spark, is_stream=is_stream, storage=storage)
+        found += column_mistakes(declaration, catalog, spark, sources or {}, is_stream=is_stream, storage=storage)
     ordered = sorted(found, key=lambda one: (one.file, one.line))
     return tuple(dict.fromkeys(ordered))
 
@@ -52,6 +54,7 @@ def validate(
     declaration: Declaration,
     catalog: Catalog | None = None,
     spark: Any = None,
+    sources: Mapping[str, Any] | None = None,
     *,
     is_stream: bool = False,
     storage: Mapping[str, str] | None = None,
@@ -61,7 +64,8 @@ def validate(
     Raises:
         PipelineInvalidError: something is; its details have everything.
     """
-    refuse(declaration.name, find_mistakes(declaration, catalog, spark, is_stream=is_stream, storage=storage))
+    found = find_mistakes(declaration, catalog, spark, sources, is_stream=is_stream, storage=storage)
+    refuse(declaration.name, found)
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from omnigraph.pipelines.report.lines import UNCOUNTED, rows_text
+from omnigraph.pipelines.report.lines import PASSING, has_counts, rows_text
 from omnigraph.pipelines.results import StepReport
 from omnigraph.records import record
 
@@ -73,7 +73,8 @@ def _line(start: _Box, end: _Box) -> str:
 
 def _shape(box: _Box) -> str:
     step = box.step
-    told = step.kind if step.kind in UNCOUNTED else f"{step.type_name or step.kind} · {rows_text(step.rows_in)}"
+    rows = step.rows_out if step.kind in PASSING else step.rows_in
+    told = f"{step.type_name or step.kind} · {rows_text(rows)}" if has_counts(step) else step.kind
     title = step.name if len(step.name) <= _LETTERS else f"{step.name[: _LETTERS - 1]}…"
     return (
         f'<g class="{step.kind}"><title>{escape(step.name)}</title>'

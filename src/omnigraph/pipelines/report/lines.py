@@ -18,8 +18,8 @@ _OUTCOMES: dict[RunOutcome, str] = {
     "check_failed": "a check failed",
     "conflict": "another run was first",
 }
-UNCOUNTED = frozenset({"source", "view", "resolve", "after"})
-"""Steps whose rows nobody counts: they pass through without being looked at, or are written as they are found."""
+PASSING = frozenset({"source", "view", "resolve"})
+"""Steps whose rows pass through: what comes in is made into what goes out."""
 COUNTS = ("written", "unchanged", "superseded", "deleted", "dropped", "quarantined")
 """What becomes of the rows that come into a step; together they are all of them."""
 
@@ -31,6 +31,11 @@ def rows_text(count: int) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def has_counts(step: StepReport) -> bool:
+    """Whether it is known how many rows went through a step."""
+    return step.kind != "after" and step.is_counted
 
 
 def outcome_text(outcome: RunOutcome) -> str:
@@ -102,8 +107,11 @@ def spark_line(values: Iterable[float]) -> str:
 
 
 def _counts(step: StepReport) -> str:
-    if step.kind in UNCOUNTED:
+    if not has_counts(step):
         return ""
+    if step.kind in PASSING:
+        made = f" of {step.rows_in:,}" if step.inputs and step.rows_in != step.rows_out else ""
+        return f"{rows_text(step.rows_out)}{made}"
     parts = [f"{getattr(step, name):,} {name}" for name in COUNTS if getattr(step, name)]
     stubs = [counted(step.stubs, "stub")] if step.stubs else []
     return f"{rows_text(step.rows_in)}: {', '.join([*parts, *stubs]) or 'nothing changed'}"

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from omnigraph.pipelines.report.drawing import drawing
-from omnigraph.pipelines.report.lines import COUNTS, UNCOUNTED, outcome_text
+from omnigraph.pipelines.report.lines import COUNTS, has_counts, outcome_text
 from omnigraph.pipelines.results import ExpectationReport, RunReport
 from omnigraph.values.temporal import format_datetime
 
@@ -78,7 +78,7 @@ def _steps(report: RunReport) -> str:
             step.name,
             step.kind,
             step.type_name or "",
-            *("" if step.kind in UNCOUNTED else f"{getattr(step, name):,}" for name in used),
+            *(f"{getattr(step, name):,}" if has_counts(step) else "" for name in used),
             f"{step.seconds:.2f}",
         ]
         for step in report.steps

@@ -7,18 +7,21 @@ Every other one is loaded into a branch of its own, so that the branch it is mea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PendingRead, ReadCall
 from omnigraph.engine.results.encodings import json_texts
-from omnigraph.errors import CheckFailedError, MergeConflictsError, RefusedRun
+from omnigraph.errors import CheckFailedError, Effect, MergeConflictsError, OmnigraphError, RefusedRun
 from omnigraph.history.merge import merge_branch
 from omnigraph.history.merge.merged_state import MergeCandidate
+from omnigraph.lang.gq import parse_queries
 from omnigraph.operations.algorithms import WriteAlgorithmRequest
 from omnigraph.operations.history import CreateBranchRequest, DeleteBranchRequest
 from omnigraph.operations.local import LocalBackend
@@ -26,14 +29,14 @@ from omnigraph.operations.proposals import OpenProposalRequest
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.pipelines.model import AfterStep, CheckStep, Declaration
 from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
+from omnigraph.pipelines.running.leftovers import RunNote
+from omnigraph.pipelines.running.options import RunOptions
 from omnigraph.records import record
+from omnigraph.txn.claims.identity import WriterIdentity
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 from omnigraph.values.counts import counted
-
-if TYPE_CHECKING:
-    from omnigraph.pipelines.running.run import RunOptions
 
 _SAMPLES = 5
 _COUNTED = 1_000
@@ -43,7 +46,8 @@ _COUNTED = 1_000
 class RunBranch:
     """Where the rows of a run go first: the branch they are meant for, or one of the run's own.
 
-    A branch of its own is deleted when the block ends, unless it is to be kept.
+    A branch of its own is deleted when the block ends, unless it is to be kept. Its ``note`` says so to other runs
+    until then.
     """
 
     engine: OpenGraph
@@ -52,6 +56,7 @@ class RunBranch:
     base: GraphSnapshot
     is_own: bool
     actor: str | None
+    note: RunNote | None = None
     is_kept: bool = field(default=False)
 
     @classmethod
@@ -59,22 +64,48 @@ class RunBranch:
         """Return where the rows of a run go, and make the branch if it is one of its own."""
         has_more = bool(declaration.checks or declaration.afters)
         is_own = (options.publish != "direct" or has_more) and not options.dry_run
-        name = options.branch
+        name, note = options.branch, None
         if is_own:
             name = f"pipelines/{declaration.name}/{run}"
-            _ask(engine, CreateBranchRequest(name=name, source=options.branch, actor=options.actor))
+            note = RunNote(
+                pipeline=declaration.name,
+                run=run,
+                branch=name,
+                target=options.branch,
+                writer=WriterIdentity.of_this_process(),
+                at_ms=engine.runtime.clock.now_ms(),
+                quarantine=options.quarantine_to,
+            )
+            note.put(engine)
+            try:
+                _ask(engine, CreateBranchRequest(name=name, source=options.branch, actor=options.actor))
+            except OmnigraphError as error:
+                if error.effect is Effect.NONE:
+                    note.forget(engine)
+                raise
         base = engine.store.snapshot(BranchName.parse(name))
-        return cls(engine=engine, name=name, target=options.branch, base=base, is_own=is_own, actor=options.actor)
+        return cls(
+            engine=engine,
+            name=name,
+            target=options.branch,
+            base=base,
+            is_own=is_own,
+            actor=options.actor,
+            note=note,
+        )
 
     def drop(self) -> None:
         """Delete the branch, if it is one of the run's own."""
         if self.is_own and not self.is_kept:
             _ask(self.engine, DeleteBranchRequest(name=self.name, actor=self.actor))
-            self.is_kept = True
+            self.keep()
 
     def keep(self) -> None:
-        """Leave the branch when the block ends."""
+        """Leave the branch when the block ends: it belongs to people from here on."""
         self.is_kept = True
+        if self.note is not None:
+            self.note.forget(self.engine)
+            self.note = None
 
     def __enter__(self) -> Self:
         return self
@@ -142,8 +173,17 @@ class Publication:
         )
 
     def propose(self, report: RunReport) -> int:
-        """Open a proposal to merge the branch, and return its number."""
-        lines = [f"{one.kind} {one.name}: {one.written} written, {one.deleted} deleted" for one in report.steps]
+        """Open a proposal to merge the branch, and return its number.
+
+        It tells what became of rows and how checks fared, and has the checks as its own: they are asked again about
+        the state that a merge would make.
+        """
+        lines = [
+            f"{one.kind} {one.name}: {one.written} written, {one.deleted} deleted"
+            for one in report.steps
+            if one.kind in {"node", "edge"}
+        ]
+        lines += [f"check {one.name}: passed" for one in report.checks]
         opened = _ask(
             self.engine,
             OpenProposalRequest(
@@ -151,6 +191,7 @@ class Publication:
                 target=self.place.target,
                 title=f"run {self.run} of pipeline {self.declaration.name}",
                 description="\n".join(lines),
+                checks=proposal_checks(self.declaration.checks),
                 actor=self.options.actor,
             ),
         )
@@ -213,9 +254,8 @@ class Publication:
         )
 
     def _check(self, check: CheckStep, merged: PendingRead | None) -> CheckReport:
-        text = check.query if check.function is None else check.function()
         call = ReadCall(
-            text=text or "",
+            text=_text_of(check),
             name=None,
             params=None,
             params_form="host",
@@ -235,6 +275,23 @@ class Publication:
             if rows >= _COUNTED:
                 break
         return CheckReport(name=check.name, rows=rows, samples=tuple(samples))
+
+
+def proposal_checks(checks: Sequence[CheckStep]) -> tuple[str, ...]:
+    """Return the queries of checks under names that tell them apart, made of what the checks are called."""
+    found: dict[str, str] = {}
+    for check in checks:
+        file = parse_queries(_text_of(check), f"<check {check.name}>")
+        text, span = file.source.text, file.queries[0].name.span
+        words = re.sub(r"[^A-Za-z0-9]+", "_", check.name).strip("_").lower()
+        names = chain([f"check_{words}"], (f"check_{words}_{at}" for at in count(2)))
+        name = next(one for one in names if one not in found)
+        found[name] = f"{text[: span.start]}{name}{text[span.end :]}"
+    return tuple(found.values())
+
+
+def _text_of(check: CheckStep) -> str:
+    return (check.query if check.function is None else check.function()) or ""
 
 
 def _ask(engine: OpenGraph, request: Any) -> Any:

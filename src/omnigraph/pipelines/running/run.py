@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any, TypeVar
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import (
-    BadValue,
     BrokenExpectation,
     CheckFailedError,
     Effect,
@@ -21,54 +18,38 @@ from omnigraph.errors import (
     MergeConflictsError,
     OmnigraphError,
     RunConflictError,
-    UsageError,
 )
-from omnigraph.pipelines.check.resolutions import is_partial
+from omnigraph.history.origins import RunOrigins, plain_path
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
-from omnigraph.pipelines.model import ByColumn, Declaration, Publish, SourceStep, TypeStep
+from omnigraph.pipelines.model import Declaration, Publish, TypeStep
 from omnigraph.pipelines.order import ordered_types
-from omnigraph.pipelines.results import ExpectationReport, RunOutcome, RunProgress, RunReport, StepReport
-from omnigraph.pipelines.running.frames import Frames, Reading, SourceRows, step_rows
+from omnigraph.pipelines.results import RunOutcome, RunProgress, RunReport
+from omnigraph.pipelines.running.frames import Frames, step_rows
+from omnigraph.pipelines.running.leftovers import remove_leftovers
+from omnigraph.pipelines.running.options import RunOptions, checked_options, declaration_of, opened
 from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read_so_far
 from omnigraph.pipelines.running.publish import Publication, RunBranch
+from omnigraph.pipelines.running.reading import FILES, SEEN, Reading, SourceRows, read_frames
+from omnigraph.pipelines.running.reporting import changes_something, with_results
 from omnigraph.pipelines.running.resolutions import Resolutions, expect_undecided, has_decisions
-from omnigraph.records import record
-from omnigraph.runtime import Runtime, side_by_side
-from omnigraph.spark.jobs import describing
+from omnigraph.runtime import Runtime
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOrder, StepsResult, load_steps
-from omnigraph.spark.steps.reading import DECODES
 from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView
-from omnigraph.values import check_choice, check_flag, check_text, check_whole, checked_text
+from omnigraph.values import BranchName
 
 QUARANTINE_FOLDER = "__quarantine"
 # What the mark of a micro-batch stands under, before the name of its stream; no source is called so.
 STREAM = "stream:"
 _Report = TypeVar("_Report", RunReport, RunReport | None)
 _ATTEMPTS = 3
-_SOURCES_AT_ONCE = 4
-
-
-@record
-class RunOptions:
-    """What a run is asked for beyond its declaration; :func:`run` says what each of it means."""
-
-    branch: str
-    publish: Publish
-    full_refresh: bool = False
-    since: str | None = None
-    limit: int | None = None
-    dry_run: bool = False
-    progress: Callable[[RunProgress], None] | None = None
-    quarantine_to: str | None = None
-    actor: str | None = None
+_SEVERAL = 2
 
 
 def run(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
@@ -136,73 +117,6 @@ def run(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask fo
                     raise
 
 
-def declaration_of(pipeline: object) -> Declaration:
-    """Return what was declared.
-
-    Raises:
-        PipelineInvalidError: a part of it makes no sense.
-        UsageError: it is no pipeline.
-    """
-    if isinstance(pipeline, Declaration):
-        return pipeline
-    if isinstance(pipeline, Pipeline):
-        return pipeline.declaration()
-    details = BadValue(what="pipeline", value=type(pipeline).__name__, expected="a pipeline or a declaration")
-    raise UsageError("there is no pipeline to run", details=details)
-
-
-def checked_options(
-    declaration: Declaration, *, branch: str | None, publish: Publish | None, **rest: Any
-) -> RunOptions:
-    """Return the options of a run.
-
-    Raises:
-        UsageError: an option is of another type or out of bounds, or two of them contradict each other.
-    """
-    check_whole("limit", rest.get("limit"), least=1, optional=True)
-    for name in ("full_refresh", "dry_run"):
-        check_flag(name, rest.get(name, False))
-    for name in ("since", "actor"):
-        checked_text(name, rest.get(name))
-    if publish is not None:
-        check_choice("publish", publish, ("direct", "audit", "propose"))
-    if branch is not None:
-        check_text("branch", branch)
-    if rest.get("since") is not None and rest.get("full_refresh"):
-        details = BadValue(what="since", value=str(rest["since"])[:80], expected="no full refresh")
-        raise UsageError("a full refresh reads from the beginning", details=details)
-    if rest.get("since") is not None and not any(isinstance(one.incremental, ByColumn) for one in declaration.sources):
-        details = BadValue(
-            what="since", value=str(rest["since"])[:80], expected="a source that is incremental by a column"
-        )
-        raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
-    removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
-    removes |= any(step.mode == "overwrite" for step in declaration.types)
-    removes |= any(step.same_as is not None and not is_partial(declaration, step) for step in declaration.resolves)
-    if rest.get("limit") is not None and removes and not rest.get("dry_run"):
-        details = BadValue(what="limit", value=str(rest["limit"]), expected="a dry run")
-        raise UsageError("some rows alone would remove all the others", details=details)
-    return RunOptions(branch=branch or declaration.branch, publish=publish or declaration.publish, **rest)
-
-
-@contextmanager
-def opened(graph: Any, declaration: Declaration) -> Iterator[OpenGraph]:
-    """Give the open graph that a caller has, or open that of an address.
-
-    Raises:
-        UsageError: neither the caller nor the declaration names one.
-    """
-    where = declaration.graph if graph is None else graph
-    if where is None:
-        details = BadValue(what="graph", value="", expected="a graph")
-        raise UsageError(f"pipeline '{declaration.name}' names no graph, and none was given", details=details)
-    if not isinstance(where, str | Path):
-        yield engine_of(where)
-        return
-    with OpenGraph.open(Storage.open(str(where))) as engine:
-        yield engine
-
-
 class Run:
     """One run: made once, run once."""
 
@@ -217,6 +131,8 @@ class Run:
         self._seconds: dict[str, float] = {}
         # What resolutions write beside the steps.
         self._kept_types: Mapping[str, TypeStep] = {}
+        self._frames: Frames | None = None
+        self._files: frozenset[str] = frozenset()
         self._report = RunReport(
             pipeline=declaration.name,
             run=self.id,
@@ -257,18 +173,31 @@ class Run:
         return report
 
     def _run(self) -> RunReport:
+        self._remove_leftovers()
+        # A branch of its own is made only for a run that has something to write. Whatever happens to the target in
+        # between is noticed when the run is published.
+        target = self.engine.store.snapshot(BranchName.parse(self.options.branch))
+        so_far = read_so_far(self.engine, target, self.declaration.name)
+        self._note_digest(so_far)
+        sources = self._read_sources(so_far)
+        has_news = any(rows.has_news for rows in sources.values()) or not sources
+        has_news = has_news or has_decisions(self.engine, target, self.declaration)
+        if not has_news and not self.options.full_refresh:
+            return self._ended("nothing")
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
-            so_far = read_so_far(self.engine, place.base, self.declaration.name)
-            self._note_digest(so_far)
-            sources = self._read_sources(so_far)
-            has_news = any(rows.has_news for rows in sources.values()) or not sources
-            has_news = has_news or has_decisions(self.engine, place.base, self.declaration)
-            if not has_news and not self.options.full_refresh:
-                place.drop()
-                return self._ended("nothing")
             return self._load(place, so_far, sources)
 
+    def _remove_leftovers(self) -> None:
+        """Remove what runs of the pipeline have left that were killed."""
+        if self.options.dry_run:
+            return
+        for note in remove_leftovers(self.engine, self.declaration.name, actor=self.options.actor):
+            # Nothing names their rejected rows any more.
+            quarantine_place(self.engine, self.declaration, note.quarantine, note.run).clear()
+            replace(self.origins, run=note.run).clear()
+
     def _take_batch(self, sources: Mapping[str, SourceRows], mark: Mapping[str, Any]) -> RunReport | None:
+        self._remove_leftovers()
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)
@@ -278,6 +207,7 @@ class Run:
             return self._load(place, so_far, sources, mark)
 
     def _replay(self, places: Sequence[QuarantinePlace]) -> RunReport:
+        self._remove_leftovers()
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
             so_far = read_so_far(self.engine, place.base, self.declaration.name)
             self._note_digest(so_far)
@@ -302,9 +232,9 @@ class Run:
         mark: Mapping[str, Any] | None = None,
     ) -> RunReport:
         catalog = self.engine.catalog(place.name)
+        found = read_frames(self.declaration.name, self._spark, self.declaration.sources, sources)
         # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
-        storage = self.engine.store.storage.options
-        validate(self.declaration, catalog, self._spark, is_stream=mark is not None, storage=storage)
+        validate(self.declaration, catalog, self._spark, found, is_stream=mark is not None)
         resolutions = Resolutions(
             self.engine,
             self.declaration,
@@ -312,21 +242,22 @@ class Run:
             full_refresh=self.options.full_refresh,
             is_stream=mark is not None,
         )
-        found = {name: rows.frame for name, rows in sources.items()}
         frames = Frames(self.declaration, found, self._spark, resolutions)
+        self._frames = frames
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
             self._kept_types = resolutions.types
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
             progress |= {name: dict(told) for name, told in (mark or {}).items()}
+            self._note_files(frames, progress)
             self._report = replace(self._report, progress=progress)
-            is_further = any(_moves(told) and told != so_far.marks.get(name) for name, told in progress.items())
+            is_further = any(_moves(told, so_far.marks.get(name, {})) for name, told in progress.items())
             done = self.load_steps(steps, place, so_far, progress, is_recorded=is_further)
         finally:
             frames.close()
         if self.options.dry_run:
             place.drop()
-            return self._ended("tried" if _changes_something(done.steps) else "nothing")
+            return self._ended("tried" if changes_something(done.steps) else "nothing")
         if done.commit is None and steps:
             place.drop()
             return self._ended("nothing")
@@ -348,6 +279,7 @@ class Run:
             run=self.id,
             branch=place.name,
             quarantine=self.quarantine,
+            origins=self.origins if self._keeps_origins() else None,
             actor=self.options.actor,
             message=f"run {self.id} of pipeline {self.declaration.name}",
             settled=self._settle,
@@ -373,6 +305,8 @@ class Run:
             if error.effect is Effect.NONE and not place.is_kept and self._report.quarantine is not None:
                 # Its branch goes, and with it what names them.
                 self.quarantine.clear()
+            if error.effect is Effect.NONE and not place.is_kept:
+                self.origins.clear()
             raise
 
     def _publish(self, place: RunBranch, so_far: ReadSoFar) -> RunReport:
@@ -402,6 +336,26 @@ class Run:
         """Where rejected rows of the run are kept."""
         return quarantine_place(self.engine, self.declaration, self.options.quarantine_to, self.id)
 
+    @property
+    def origins(self) -> RunOrigins:
+        """Where it is kept which file the rows of the run came from."""
+        return RunOrigins(storage=self.engine.store.storage, pipeline=self.declaration.name, run=self.id)
+
+    def _keeps_origins(self) -> bool:
+        """Whether it has to be kept: of one file the commit itself tells."""
+        if self.options.dry_run or self.declaration.origins == "none" or self._frames is None:
+            return False
+        return len(self._files) >= _SEVERAL
+
+    def _note_files(self, frames: Frames, progress: Mapping[str, dict[str, Any]]) -> None:
+        """Note which files are read, as far as it matters: the only one there is stands in the commit."""
+        found = frames.files(_SEVERAL)
+        self._files = frozenset(file for files in found.values() for file in files)
+        if len(self._files) == 1:
+            for name, files in found.items():
+                if files and progress.get(name, {}).get("by") == "column":
+                    progress[name][FILES] = [[plain_path(file)] for file in files]
+
     def _guard(self, so_far: ReadSoFar) -> Callable[[CommitView], None]:
         def guard(view: CommitView) -> None:
             self._expect_unmoved(view.snapshot, so_far)
@@ -428,20 +382,11 @@ class Run:
             storage_options=self.engine.store.storage.options,
         )
 
-        def read(source: SourceStep) -> SourceRows:
-            self._tell("read", source.name)
-            since = self._world.clock.monotonic_s()
-            with describing(self._spark, f"{self.declaration.name}/{source.name}"):
-                rows = reading.rows_of(source)
-            self._seconds[source.name] = self._world.clock.monotonic_s() - since
-            return rows
-
-        # Looking for news is a small job for each source. Functions of people are called one after another.
-        plain = [source for source in self.declaration.sources if source.function is None]
-        with ThreadPoolExecutor(_SOURCES_AT_ONCE, "omnigraph-source") as threads:
-            found = dict(zip([source.name for source in plain], side_by_side(threads, read, plain), strict=True))
-        found |= {source.name: read(source) for source in self.declaration.sources if source.function is not None}
-        return {source.name: found[source.name] for source in self.declaration.sources}
+        found, seconds = reading.look(
+            self.declaration.sources, self._world.clock, lambda name: self._tell("read", name)
+        )
+        self._seconds |= seconds
+        return found
 
     def _note_digest(self, so_far: ReadSoFar) -> None:
         if so_far.digest is not None and so_far.digest != self.declaration.digest:
@@ -472,24 +417,9 @@ class Run:
 
     def _take(self, results: Sequence[StepResult]) -> None:
         """Put what was counted into the report."""
-        types = {step.name: step for step in self.declaration.types} | dict(self._kept_types)
-        steps: list[StepReport] = [
-            StepReport(name=source.name, kind="source", seconds=self._seconds.get(source.name, 0.0))
-            for source in self.declaration.sources
-        ]
-        steps += [StepReport(name=view.name, kind="view", inputs=view.inputs) for view in self.declaration.views]
-        steps += [StepReport(name=one.name, kind="resolve", inputs=one.inputs) for one in self.declaration.resolves]
-        steps += [_step_report(types[result.name], result) for result in results]
-        expectations = [one for result in results for one in _expectations(types[result.name], result)]
-        changes = {}
-        for result in results:
-            gone = result.deleted + result.removed + result.cascaded
-            counts = {"inserted": result.inserted, "updated": result.updated, "deleted": gone}
-            if any(counts.values()):
-                changes[types[result.name].type_name] = counts
-        stubs = {name: ids for result in results for name, ids in result.stub_ids.items()}
-        self._report = replace(
-            self._report, steps=tuple(steps), expectations=tuple(expectations), changes=changes, stubs=stubs
+        counts = {} if self._frames is None else self._frames.rows_of()
+        self._report = with_results(
+            self._report, self.declaration, results, rows=counts, seconds=self._seconds, kept=self._kept_types
         )
 
     def _mark(self, results: Sequence[StepResult], progress: Mapping[str, Any]) -> RunMark:
@@ -528,55 +458,13 @@ def quarantine_place(engine: OpenGraph, declaration: Declaration, asked: str | N
     return QuarantinePlace(storage=storage, folder=f"{declaration.name}/run={run_id}")
 
 
-def _moves(told: Mapping[str, Any]) -> bool:
-    """Whether what is told of a source says that it was read further."""
-    return told.get("by") in {"column", "stream"} or (told.get("by") == "files" and bool(told["files"]))
+def _moves(told: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether what is told of a source says that it was read further than before."""
+    if told.get("by") == "files":
+        return bool(told["files"])
+    # Other files without a row beyond the last one are no progress.
+    return told.get("by") in {"column", "stream"} and _without_files(told) != _without_files(before)
 
 
-def _changes_something(results: Sequence[StepResult]) -> bool:
-    return any(one.written or one.deleted or one.removed or one.cascaded or one.stubs for one in results)
-
-
-def _step_report(step: TypeStep, result: StepResult) -> StepReport:
-    return StepReport(
-        name=result.name,
-        kind=step.kind,
-        type_name=step.type_name,
-        rows_in=result.rows,
-        rows_out=result.written + result.deleted,
-        written=result.written,
-        unchanged=result.unchanged,
-        superseded=result.superseded,
-        deleted=result.deleted,
-        dropped=result.dropped,
-        quarantined=result.quarantined,
-        stubs=result.stubs,
-        removed=result.removed,
-        cascaded=result.cascaded,
-        seconds=result.seconds,
-        inputs=step.inputs,
-    )
-
-
-def _expectations(step: TypeStep, result: StepResult) -> Iterator[ExpectationReport]:
-    for number, one in enumerate(step.expect):
-        yield ExpectationReport(
-            step=step.name,
-            name=one.name,
-            condition=one.condition,
-            outcome=one.outcome,
-            rows=result.rows,
-            failed=result.failed[number],
-            max_ratio=one.max_ratio,
-            samples=tuple(json.loads(text) for text in result.samples[number]),
-        )
-    if result.failed and result.failed[-1]:
-        yield ExpectationReport(
-            step=step.name,
-            name=DECODES,
-            condition="every value fits its property",
-            outcome="quarantine",
-            rows=result.rows,
-            failed=result.failed[-1],
-            samples=tuple(json.loads(text) for text in result.samples[-1]),
-        )
+def _without_files(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in {SEEN, FILES}}

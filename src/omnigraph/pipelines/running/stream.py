@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Publish
 from omnigraph.pipelines.results import RunProgress, RunReport
-from omnigraph.pipelines.running.frames import Reading, SourceRows
+from omnigraph.pipelines.running.options import RunOptions, checked_options, declaration_of
 from omnigraph.pipelines.running.progress import ReadSoFar
-from omnigraph.pipelines.running.run import Run, RunOptions, checked_options, declaration_of
+from omnigraph.pipelines.running.reading import Reading, SourceRows
+from omnigraph.pipelines.running.run import Run
 from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.spark.steps.streams import StreamQuery, flow_of, rows_of_flow, start_stream
@@ -152,7 +154,7 @@ class _Batches:
     def _take(self, frame: Any, number: int, query: str) -> RunReport | None:
         attempt = 0
         sources = {
-            source.name: SourceRows(frame=rows_of_flow(frame, source.name), has_news=True, progress={})
+            source.name: SourceRows(read=partial(rows_of_flow, frame, source.name), has_news=True, progress={})
             for source in self._declaration.sources
         }
         while True:

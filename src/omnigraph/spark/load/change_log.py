@@ -21,11 +21,21 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.constraints.kernel import KernelSettings
-from omnigraph.engine.load.change_log import Deaths, TypeLog, TypeOutcome, cascade, edge_ends, find_deaths
+from omnigraph.engine.load.apply import known_edges, new_deaths, ordered_log
+from omnigraph.engine.load.change_log import Cascade, Deaths, TypeLog, TypeOutcome, edge_ends, find_deaths
 from omnigraph.engine.load.intake import LINE, MARK, SOURCE
 from omnigraph.engine.load.options import ChangeCounts, OnDelete
+from omnigraph.engine.load.sequences import (
+    MAX_RUN_ROWS,
+    SequenceReader,
+    StreamMemory,
+    fresh_rows,
+    kinds_of,
+    merge_runs,
+    other_kind,
+)
 from omnigraph.engine.load.spool import open_spool
-from omnigraph.engine.rows.changes import SEQUENCE_KINDS
+from omnigraph.engine.rows.changes import NO_SEQUENCE, SEQUENCE_KINDS
 from omnigraph.engine.view import GraphChange, GraphView
 from omnigraph.errors import Violation, Violations
 from omnigraph.records import record
@@ -38,6 +48,8 @@ from omnigraph.spark.load.written import ROW, LoadedType, RowsFile
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
+from omnigraph.store.sequence_runs import RUN_COLUMNS, SequencePlace, highest
+from omnigraph.txn.manifest.sequences import SequenceMark, SequenceRun
 
 # The deletes of a log, by node type the files that list them.
 DeathFiles = Mapping[str, tuple[str, ...]]
@@ -46,13 +58,20 @@ _EVERY = 1 << 31
 
 @record
 class LogOrder:
-    """What all tasks of an apply have in common; ``state`` is what the log is applied to."""
+    """What all tasks of an apply have in common; ``state`` is what the log is applied to.
+
+    ``reader`` looks up what earlier calls have applied; None where no row has a sequence. ``mortal`` are the tables of
+    nodes whose deletes take edges with them. Rows of the source ``unordered`` have no sequence of their own.
+    """
 
     catalog: Catalog
     scratch: ScratchPlace
     state: PinnedState
     places: Places
     deaths: DeathFiles = field(default_factory=dict)
+    reader: SequenceReader | None = None
+    mortal: frozenset[str] = frozenset()
+    unordered: int | None = None
 
     def owner(self, table_key: str) -> NodeType | EdgeType:
         """Return the type of a table."""
@@ -73,7 +92,8 @@ class LogOrder:
 class LogChange:
     """What a log makes of a state: the files of each table, and what became of the rows. It holds no row.
 
-    ``by_table`` has the counts of the tables that have rows, or lose some.
+    ``by_table`` has the counts of the tables that have rows, or lose some. ``added`` are the files of what is to be
+    remembered of the log.
     """
 
     tables: Mapping[str, TableFiles]
@@ -81,6 +101,7 @@ class LogChange:
     by_table: Mapping[str, ChangeCounts]
     reads: tuple[str, ...]
     problems: tuple[Violation, ...] = ()
+    added: tuple[RowsFile, ...] = ()
 
 
 @record
@@ -96,6 +117,8 @@ class LogDecider:
         on_delete: what becomes of the edges of deleted nodes.
         settings: how large pieces are.
         keeps_edges: tables of node types whose deletes take no edges with them, whatever ``on_delete`` says.
+        memory: what the stream remembers; None where no row has a sequence.
+        unordered: the source of rows that have no sequence of their own.
     """
 
     runner: Runner
@@ -106,6 +129,8 @@ class LogDecider:
     on_delete: OnDelete
     settings: SparkLoadSettings
     keeps_edges: frozenset[str] = frozenset()
+    memory: StreamMemory | None = None
+    unordered: int | None = None
 
     def mixed_sequences(self) -> list[Violation]:
         """Return the first row of each type whose sequence cannot be compared with those before it."""
@@ -129,7 +154,28 @@ class LogDecider:
                         line=line,
                     )
                 )
+            elif self.memory is not None and firsts:
+                row, kind = firsts[0]
+                name, line = self.places.of(row)
+                owner, memory = loaded.owner, self.memory
+                wrong = other_kind(memory.known, memory.reader, owner.table_key, owner.name, (kind, line or 0))
+                found += [] if wrong is None else [replace(wrong, line=line).violation(name)]
         return found
+
+    def remember(self, added: Sequence[RowsFile]) -> tuple[SequenceMark, ...]:
+        """Have tasks write the runs of what was added, and merge small ones; return what the commit says of it."""
+        if self.memory is None or not added:
+            return ()
+        place = self.memory.reader.place
+        groups = group_files(added, rows=MAX_RUN_ROWS, size_bytes=_EVERY)
+        written = self.runner.run(partial(write_run, self.scratch, place), groups, "write the applied sequences")
+
+        def merge(runs: tuple[SequenceRun, ...]) -> SequenceRun:
+            (merged,) = self.runner.run(partial(merge_into_one, place), [runs], "merge the applied sequences")
+            return merged
+
+        kinds = {table: kind for _, told in written for table, kind in told.items()}
+        return (self.memory.settled(tuple(run for run, _ in written), kinds, merge),)
 
     def decide(self, state: PinnedState) -> LogChange:
         """Fold the rows and compare them with what is stored.
@@ -137,7 +183,16 @@ class LogDecider:
         Raises:
             SparkJobError: a job failed for a reason of its own.
         """
-        order = LogOrder(catalog=self.catalog, scratch=self.scratch, state=state, places=self.places)
+        nodes = {key for key, loaded in self.types.items() if isinstance(loaded.owner, NodeType)} - self.keeps_edges
+        order = LogOrder(
+            catalog=self.catalog,
+            scratch=self.scratch,
+            state=state,
+            places=self.places,
+            reader=None if self.memory is None else self.memory.reader,
+            mortal=frozenset(nodes if self.on_delete == "cascade" else ()),
+            unordered=self.unordered,
+        )
         if self.on_delete == "cascade":
             order = replace(order, deaths=self._find_deaths(order))
         groups = [(key, group) for key, loaded in self.types.items() for group in self._ranges(loaded)]
@@ -160,6 +215,7 @@ class LogDecider:
             by_table=counts,
             reads=tuple(dict.fromkeys([*self.types, *(key for key, _ in tasks)])),
             problems=tuple(problem for one in folded for problem in one.problems),
+            added=tuple(one.added for one in folded if one.added is not None),
         )
 
     def judge(self, decided: LogChange, state: PinnedState, limit: int) -> Violations:
@@ -209,12 +265,30 @@ class FoldedRows:
     files: TableFiles
     counts: ChangeCounts
     problems: tuple[Violation, ...] = ()
+    added: RowsFile | None = None
+
+
+def write_run(
+    scratch: ScratchPlace, place: SequencePlace, files: tuple[RowsFile, ...]
+) -> tuple[SequenceRun, dict[str, int]]:
+    """Write a run of what tasks have put down, and tell the kinds of its sequences."""
+    rows = highest([_read_rows(scratch, files).cast(RUN_COLUMNS)])
+    name = str(Runtime.system().ids.ulid())
+    place.write(name, rows)
+    return SequenceRun(name=name, rows=rows.num_rows), kinds_of(rows)
+
+
+def merge_into_one(place: SequencePlace, runs: tuple[SequenceRun, ...]) -> SequenceRun:
+    """Write one run in the place of several."""
+    return merge_runs(place, str(Runtime.system().ids.ulid()), runs)
 
 
 def write_deaths(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> str | None:
     """List the deletes among some rows; None when there are none."""
     rows = _read_rows(order.scratch, task[1]).select(["id", f"{MARK}op", f"{MARK}seq", f"{MARK}kind"])
     found = find_deaths(rows)
+    if found is not None and order.reader is not None:
+        found = new_deaths(order.reader, f"node:{task[0]}", found)
     if found is None:
         return None
     name = f"deaths/{Runtime.system().ids.ulid()}"
@@ -231,8 +305,18 @@ def fold_rows(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Folded
     rows = rows.take(pc.sort_indices(rows.column(ROW)))
     sources, lines = row_sources(rows.column(ROW).to_numpy())
     rows = rows.append_column(SOURCE, pa.array(sources, pa.int32())).append_column(LINE, pa.array(lines))
-    log = TypeLog(owner, rows, order.deaths_of(owner) if isinstance(owner, EdgeType) else {})
-    files, counts = TableFiles(), ChangeCounts()
+    deaths = order.deaths_of(owner) if isinstance(owner, EdgeType) else {}
+    counts, added = ChangeCounts(), None
+    if order.reader is None or not rows.num_rows or rows.column(f"{MARK}kind")[0].as_py() == NO_SEQUENCE:
+        log = TypeLog(owner, rows, deaths)
+    else:
+        is_ordered = np.ones(len(sources), dtype=bool) if order.unordered is None else sources != order.unordered
+        fresh = fresh_rows(order.reader, table_key, rows, takes_edges=table_key in order.mortal, is_ordered=is_ordered)
+        log = ordered_log(owner, fresh, order.reader, deaths)
+        counts = ChangeCounts(rows=fresh.late, superseded=fresh.late)
+        if fresh.added.num_rows:
+            added = _put_file(order.scratch, table_key, "sequences", fresh.added)
+    files = TableFiles()
     problems: list[Violation] = []
     for part in log.settle(lambda _, ids, columns: view.rows_of(table_key, ids, columns)):
         for source, problem in part.problems:
@@ -240,7 +324,7 @@ def fold_rows(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Folded
             problems.append(replace(problem, line=place[1]).violation(place[0]))
         files = files.plus(_put(order.scratch, table_key, part))
         counts += part.counts
-    return FoldedRows(files=files, counts=counts, problems=tuple(problems))
+    return FoldedRows(files=files, counts=counts, problems=tuple(problems), added=added)
 
 
 def find_cascaded(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> RowsFile | None:
@@ -252,10 +336,27 @@ def find_cascaded(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Ro
         columns = [column for column, name in edge_ends(edge) if name == node.name]
         return pa.concat_tables([view.rows_where(table_key, one, ids, ["id"]) for one in columns])
 
-    named = [pc.unique(batch.column("id")) for file in group for batch in order.scratch.read_arrow(file.name)]
-    every = pa.concat_arrays([pa.array([], pa.string()), *named])
-    gone = cascade(edge, order.catalog.nodes, order.deaths_of(edge), every, edges_at)
+    finder = Cascade(
+        nodes=order.catalog.nodes,
+        deaths=order.deaths_of(edge),
+        edges_at=edges_at,
+        stored_rows=lambda _, ids, columns: view.rows_of(table_key, ids, columns),
+        known=None if order.reader is None else known_edges(order.reader),
+    )
+    gone = finder.of(edge, _named(order, table_key, group))
     return None if not len(gone) else _put_file(order.scratch, table_key, "deletes", pa.table({"id": gone}))
+
+
+def _named(order: LogOrder, table_key: str, group: Sequence[RowsFile]) -> pa.Array:
+    """Return the ids that a log names with a row that is not late."""
+    columns = ["id", f"{MARK}seq", f"{MARK}kind"]
+    batches = [batch.select(columns) for file in group for batch in order.scratch.read_arrow(file.name)]
+    if not batches:
+        return pa.array([], pa.string())
+    rows = pa.Table.from_batches(batches)
+    if order.reader is not None and rows.num_rows and rows.column(f"{MARK}kind")[0].as_py() != NO_SEQUENCE:
+        rows = fresh_rows(order.reader, table_key, rows).rows
+    return one_array(pc.unique(rows.column("id")))
 
 
 @record

@@ -13,7 +13,9 @@ from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.load_files import KINDS, expect_schema
 from omnigraph.engine.load.options import Progress
+from omnigraph.engine.load.sequences import StreamMemory, open_memory, stream_of
 from omnigraph.engine.open_graph import OpenGraph
+from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.errors import (
     ConstraintViolationError,
     Effect,
@@ -28,7 +30,7 @@ from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableChanges, TableWriter
-from omnigraph.spark.load.written import BlobOrders, LoadedInput, LoadedPart, WriteOrders
+from omnigraph.spark.load.written import BlobOrders, LoadedInput, LoadedPart, LoadedType, WriteOrders
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
@@ -67,6 +69,8 @@ class SparkLoadRequest:
     # The column that neighbouring rows should share, by table.
     cluster_by: Mapping[str, str] = field(default_factory=dict)
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+    # The stream whose sequences are remembered, where that is not the one of the batch.
+    stream: str | None = None
     # What happens to the stored rows of a table, where that is not ``mode``.
     modes: Mapping[str, LoadMode] = field(default_factory=dict)
 
@@ -268,6 +272,7 @@ class LoadJob:
             places=outcome.places,
             on_delete=self._request.on_delete,
             settings=self._request.settings,
+            memory=self._memory(txn, outcome.types),
         )
         problems.add(log.mixed_sequences())
         problems.fail()
@@ -281,6 +286,13 @@ class LoadJob:
         self._tell("write", outcome)
         self._changes = decided.counts
         return self._publish_log(txn, log, decided, problems)
+
+    def _memory(self, txn: WriteTxn, types: Mapping[str, LoadedType]) -> StreamMemory | None:
+        """Return what the stream of a change log remembers; None where no row has a sequence."""
+        if all(loaded.kinds.keys() <= {NO_SEQUENCE} for loaded in types.values()):
+            return None
+        stream = stream_of(self._request.batch) if self._request.stream is None else self._request.stream
+        return open_memory(self._authority.services, txn, stream)
 
     def _publish_log(
         self, txn: WriteTxn, log: LogDecider, decided: LogChange, problems: ProblemList
@@ -302,6 +314,8 @@ class LoadJob:
             txn.change(change)
         for table_key in decided.reads:
             txn.read_table(table_key)
+        txn.sequences = log.remember(decided.added)
+        self._world.failpoints.hit("engine.apply.after_sequences")
 
         def check_again(view: CommitView) -> None:
             if view.snapshot.state.version != txn.snapshot.state.version:

@@ -11,6 +11,7 @@ from omnigraph.catalog.model import INTEGERS, EdgeType, Scalar
 from omnigraph.engine.load import Source
 from omnigraph.engine.load.sources.dialect import Dialect
 from omnigraph.errors import BadValue, UsageError, Violation
+from omnigraph.history.origins import RunOrigins
 from omnigraph.spark.load.frames import FrameRows, bind_frame
 from omnigraph.spark.steps.reading import StepReader
 from omnigraph.spark.steps.rows import PreparedRows, StepRows
@@ -57,11 +58,15 @@ def sequence_property(prepared: PreparedRows) -> str | None:
     return None
 
 
-def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> StepReader | list[Violation]:
+def bound_reader(
+    prepared: PreparedRows, catalog: Catalog, *, as_log: bool, origins: RunOrigins | None = None
+) -> StepReader | list[Violation]:
     """Return how the rows of a step are read, or what is wrong with its columns."""
+    from omnigraph.spark.source.types import wire_schema  # noqa: PLC0415 - it brings Spark
+
     step = prepared.step
     title = f"<{step.name}>"
-    columns = prepared.frame.limit(0).toArrow().schema
+    columns = wire_schema(prepared.frame.schema)
     for end in prepared.ends:
         columns = columns.append(pa.field(end.target, pa.string()))
     source = Source(
@@ -91,4 +96,5 @@ def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> S
         ends=prepared.ends,
         place=prepared.place,
         keeps_originals=keeps_originals(step),
+        origins=origins,
     )

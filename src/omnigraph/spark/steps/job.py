@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from omnigraph.engine.load import ChangeCounts, LoadMode
 from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.sequences import StreamMemory
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, InternalError, KeyExistsError, OmnigraphError
 from omnigraph.spark.jobs import describing
@@ -84,13 +85,14 @@ class _StepsJob(LoadJob):
             message=order.message,
             progress=order.progress,
             settings=order.settings,
+            stream=f"pipelines/{order.pipeline}",
         )
         job = cls(engine, request, runner, writes_directly=False)
         job._order, job._as_log, job._spark_runner = order, as_log, runner
         job._results, job._kept = (), 0
         job._steps = {}
         for step in steps:
-            prepared = prepare(step, job._catalog, as_log=as_log)
+            prepared = prepare(step, job._catalog, as_log=as_log, keeps_files=order.origins is not None)
             count = len(step.rules) + 1
             job._steps[step.table_key] = CountedStep(
                 prepared=prepared, failed=[0] * count, samples=[[] for _ in range(count)]
@@ -102,14 +104,21 @@ class _StepsJob(LoadJob):
         try:
             result = self.run(self._read_steps)
         except OmnigraphError as error:
-            if error.effect is Effect.NONE and self._kept:
-                self._order.quarantine.clear()
+            if error.effect is Effect.NONE:
+                self._clear()
             raise
-        if result.commit is None and self._kept:
+        if result.commit is None:
             # No commit names them; who rejects the same rows again and again has them from the first time.
+            self._clear()
+        return StepsResult(steps=self._results, commit=result.commit, quarantined=self._kept)
+
+    def _clear(self) -> None:
+        """Remove what was kept beside the graph, when no commit tells of it."""
+        if self._kept:
             self._order.quarantine.clear()
             self._kept = 0
-        return StepsResult(steps=self._results, commit=result.commit, quarantined=self._kept)
+        if self._order.origins is not None:
+            self._order.origins.clear()
 
     # Reading.
 
@@ -142,7 +151,7 @@ class _StepsJob(LoadJob):
         with ProblemList(self._request.limit, None) as problems:
             for key, counted in self._steps.items():
                 prepared = counted.prepared
-                bound = bound_reader(prepared, self.orders.catalog, as_log=self._as_log)
+                bound = bound_reader(prepared, self.orders.catalog, as_log=self._as_log, origins=self._order.origins)
                 if isinstance(bound, StepReader):
                     readers[key] = bound
                 else:
@@ -213,7 +222,7 @@ class _StepsJob(LoadJob):
 
     def _fold_on(self, txn: WriteTxn, outcome: LoadedInput, problems: ProblemList) -> tuple[TableChanges, CommitResult]:
         """Publish rows of which each says what is to be done with it."""
-        screener = self._screener(txn.snapshot, outcome)
+        screener = self._screener(txn.snapshot, outcome, self._memory(txn, outcome.types))
         log, decided = self._decide(screener, problems)
         held = [decided]
 
@@ -242,8 +251,9 @@ class _StepsJob(LoadJob):
 
     def _decide(self, screener: Screener, problems: ProblemList) -> tuple[LogDecider, LogChange]:
         """Fold all rows, but for those that cannot count."""
-        screener.leave_out_late()
+        # What is late is there all the same.
         screener.remove_rest()
+        screener.leave_out_late()
         log = self._decider(screener)
         problems.add(log.mixed_sequences())
         problems.fail()
@@ -270,8 +280,13 @@ class _StepsJob(LoadJob):
         self._world.failpoints.hit("spark.steps.after_publish")
         return done
 
-    def _screener(self, snapshot: GraphSnapshot, outcome: LoadedInput) -> Screener:
-        order = ScreenOrder(catalog=self._catalog, scratch=self.scratch, state=PinnedState.of(self.storage, snapshot))
+    def _screener(self, snapshot: GraphSnapshot, outcome: LoadedInput, memory: StreamMemory | None = None) -> Screener:
+        order = ScreenOrder(
+            catalog=self._catalog,
+            scratch=self.scratch,
+            state=PinnedState.of(self.storage, snapshot),
+            reader=None if memory is None else memory.reader,
+        )
         return Screener(
             runner=self._runner,
             order=order,
@@ -279,14 +294,15 @@ class _StepsJob(LoadJob):
             modes=self._request.modes,
             places=outcome.places,
             types=dict(outcome.types),
+            memory=memory,
+            keeps_edges=frozenset(
+                key
+                for key, counted in self._steps.items()
+                if counted.prepared.step.on_delete == "refuse" or self._request.mode_of(key) == "overwrite"
+            ),
         )
 
     def _decider(self, screener: Screener) -> LogDecider:
-        keeps = frozenset(
-            key
-            for key, counted in self._steps.items()
-            if counted.prepared.step.on_delete == "refuse" or self._request.mode_of(key) == "overwrite"
-        )
         return LogDecider(
             runner=self._runner,
             catalog=self._catalog,
@@ -295,7 +311,9 @@ class _StepsJob(LoadJob):
             places=screener.places,
             on_delete="cascade",
             settings=self._request.settings,
-            keeps_edges=keeps,
+            keeps_edges=screener.keeps_edges,
+            memory=screener.memory,
+            unordered=screener.stored_place,
         )
 
     # What became of the rows.
@@ -346,6 +364,7 @@ class _StepsJob(LoadJob):
             superseded=counted.superseded,
             dropped=counted.dropped,
             quarantined=counted.set_aside,
+            origins=counted.origins,
             failed=tuple(counted.failed),
             samples=tuple(tuple(some) for some in counted.samples),
             seconds=counted.seconds,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.history.origins import RunOrigins
 from omnigraph.records import record
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import RowsFile
@@ -29,6 +30,7 @@ class StepResult:
     ``cascaded`` edges that went with their nodes, stored entities that were ``removed`` because the step does not have
     them, and ``stubs`` that were made for missing ends. ``failed`` counts for each rule the rows that it does not hold
     for, and last those whose values do not fit; ``samples`` are some of them, ``stub_ids`` some of the stubs by type.
+    ``origins`` counts the rows whose files were kept.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StepResult:
     updated: int = 0
     failed: tuple[int, ...] = ()
     samples: tuple[tuple[str, ...], ...] = ()
+    origins: int = 0
     stub_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -66,6 +69,7 @@ class StepsOrder:
         run: the name of the run.
         branch: where to write.
         quarantine: where rejected rows are kept.
+        origins: where it is kept which file rows came from; None keeps nothing.
         actor: who asks for it.
         message: what the commit says.
         settled: looks at what was counted when all rows are read, and raises what forbids to go on.
@@ -81,6 +85,7 @@ class StepsOrder:
     run: str
     branch: str
     quarantine: QuarantinePlace
+    origins: RunOrigins | None = None
     actor: str | None = None
     message: str | None = None
     settled: Callable[[Sequence[StepResult]], None] | None = None
@@ -111,6 +116,7 @@ class CountedStep:
     superseded: int = 0
     failed: list[int] = field(default_factory=list)
     samples: list[list[str]] = field(default_factory=list)
+    origins: int = 0
     rejected: list[RejectedFile] = field(default_factory=list)
     originals: list[RowsFile] = field(default_factory=list)
     seconds: float = 0.0
@@ -125,6 +131,7 @@ class CountedStep:
         self.rows += part.rows
         self.dropped += part.dropped
         self.superseded += part.superseded
+        self.origins += part.origins
         self.failed = [one + other for one, other in zip(self.failed, part.failed, strict=True)]
         for mine, theirs in zip(self.samples, part.samples, strict=True):
             mine.extend(theirs[: _SAMPLES - len(mine)])

@@ -22,11 +22,13 @@ from omnigraph.engine.load.reading.parquet import arrow_reader
 from omnigraph.engine.load.reading.tables import ColumnBinding
 from omnigraph.engine.rows import DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.history.origins import RunOrigins
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import row_number
 from omnigraph.spark.load.written import LoadedPart, PartWriter, RowsFile, WriteOrders
 from omnigraph.spark.runner import answer_batch
+from omnigraph.spark.steps.origins import OriginWriter
 from omnigraph.spark.steps.rejected import RejectedFile, RejectedWriter, row_texts
 from omnigraph.spark.steps.rows import FILE, EndKey, RowRule
 
@@ -54,6 +56,7 @@ class StepReader:
         ends: ends of edges that are named by keys.
         place: the column of a row's place among those of its entity, if only the first of them counts.
         keeps_originals: rows may be rejected later, when only their numbers are known.
+        origins: where it is kept which file rows came from; None keeps nothing.
     """
 
     title: str
@@ -64,6 +67,7 @@ class StepReader:
     ends: tuple[EndKey, ...] = ()
     place: str | None = None
     keeps_originals: bool = False
+    origins: RunOrigins | None = None
 
 
 @record
@@ -75,6 +79,7 @@ class StepPart:
         rows: how many rows it met.
         dropped: how many a rule dropped.
         superseded: how many were not the first of their entity.
+        origins: of how many it was kept which file they came from.
         failed: for how many rows each rule does not hold, and last how many do not decode.
         samples: some of these rows, in the same order, as JSON texts.
         rejected: the files of rows that were put aside.
@@ -85,6 +90,7 @@ class StepPart:
     rows: int = 0
     dropped: int = 0
     superseded: int = 0
+    origins: int = 0
     failed: tuple[int, ...] = ()
     samples: tuple[tuple[str, ...], ...] = ()
     rejected: tuple[RejectedFile, ...] = ()
@@ -127,6 +133,7 @@ class _Reading:
         self._failed = [0] * (len(reader.rules) + 1)
         self._samples: list[list[str]] = [[] for _ in self._failed]
         self._originals: list[RowsFile] = []
+        self._origins = None if reader.origins is None else OriginWriter(reader.origins, reader.binding.owner, number)
         self._kept: list[pa.Table] = []
         self._kept_bytes = 0
 
@@ -154,6 +161,7 @@ class _Reading:
             rows=self._rows,
             dropped=self._dropped,
             superseded=self._superseded,
+            origins=0 if self._origins is None else self._origins.finish(),
             failed=tuple(self._failed),
             samples=tuple(tuple(some) for some in self._samples),
             rejected=self._rejected.finish(),
@@ -194,6 +202,9 @@ class _Reading:
                 details = BadValue(what="property", value=name, expected="a vector in every row")
                 raise SparkUnsupportedError(f"vectors of property '{name}' are not computed on Spark", details=details)
             writer.add(rows)
+            if self._origins is not None:
+                at = np.searchsorted(lines, rows.lines.to_numpy())
+                self._origins.add(rows.rows.column("id"), batch.column(FILE).take(pa.array(at)))
         if self._reader.keeps_originals:
             good = np.setdiff1d(np.arange(batch.num_rows), bad)
             places = pa.array([row_number(self._number, int(line)) for line in lines[good]], pa.int64())

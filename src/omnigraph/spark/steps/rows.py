@@ -6,6 +6,7 @@ columns that it came with beside them, so that one that is rejected can be told 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from omnigraph.engine.load import OnDelete
 from omnigraph.engine.rows.changes import OP, SEQ
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
+from omnigraph.spark.jobs import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,6 +34,8 @@ RETIRED = f"{_OURS}retired"
 """The id of an entity that is none any more, in rows that delete it."""
 _OP, _SEQ, _ID, _PLACE = f"{_OURS}op", f"{_OURS}seq", f"{_OURS}id", f"{_OURS}place"
 _ENDS = {"from": "src", "to": "dst"}
+# Operators of a plan that put rows of two inputs together; UNION is none of them.
+_PAIRS = re.compile(r"^[\s:+-]*(\w*Join|Intersect|Except)\b", re.MULTILINE)
 
 
 @record
@@ -175,13 +179,14 @@ def with_retired(step: StepRows, retired: DataFrame, key: str) -> StepRows:
     )
 
 
-def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
+def prepare(step: StepRows, catalog: Catalog, *, as_log: bool, keeps_files: bool = False) -> PreparedRows:
     """Return the frame of a step with columns for all that it says in SQL.
 
     Args:
         step: the step.
         catalog: the schema.
         as_log: rows are to be folded, so that each says what is to be done with it.
+        keeps_files: every row is to say which file it came from, and not only those that are rejected.
 
     Raises:
         UsageError: the schema has no such type, or a key cannot be made as the step says.
@@ -213,12 +218,14 @@ def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
         frame = seen.withColumns(flags).drop(*added)
     if preparing.columns:
         frame = frame.withColumns(preparing.columns)
-    if rejecting:
-        # Only of rows that somebody will look for: a text of each row would cost more than the rest of it.
+    if keeps_files:
+        frame = _with_files(frame, fn.lit(True))
+    elif rejecting:
+        # Only of rows that somebody will look for: a text of each row has its price.
         good = rejecting[0]
         for one in rejecting[1:]:
             good = good & one
-        frame = frame.withColumn(FILE, fn.when(~good, fn.input_file_name()))
+        frame = _with_files(frame, ~good)
     if step.dedupe is not None:
         frame = _with_places(frame, step, preparing, owner)
     return PreparedRows(
@@ -333,6 +340,24 @@ class _Preparing:
         column = _ID if target == "id" else f"{_OURS}set_{target}"
         self.put(column, fn.expr(expression))
         self.mapped[target] = column
+
+
+def _with_files(frame: DataFrame, wanted: Column) -> DataFrame:
+    """Return the frame with the file of each row that it is wanted of; null where Spark cannot tell."""
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
+
+    if _PAIRS.search(_plan_text(frame)):
+        # Rows that are joined come from two files, and Spark refuses to choose.
+        return frame.withColumn(FILE, fn.lit(None).cast("string"))
+    # Rows without a file, such as those behind a shuffle, have an empty text.
+    return frame.withColumn(FILE, fn.when(wanted, fn.nullif(fn.input_file_name(), fn.lit(""))))
+
+
+def _plan_text(frame: Any) -> str:
+    # There is no public way to ask whether rows are joined, and a plan that Spark refuses ends the counts of its rows.
+    if is_connect(frame.sparkSession):
+        return str(frame._explain_string(extended=True))  # noqa: SLF001 - see above
+    return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - see above
 
 
 def _with_places(frame: DataFrame, step: StepRows, preparing: _Preparing, owner: NodeType | EdgeType) -> DataFrame:

@@ -11,6 +11,7 @@ from functools import partial
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load import LoadMode
+from omnigraph.engine.load.sequences import StreamMemory
 from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
 from omnigraph.spark.keys import Places
@@ -60,6 +61,8 @@ class Screener:
         removed: how many stored entities go because a step does not have them.
         stubs: nodes that were made for missing ends, by the table of their type.
         made_for: how many of them were made for the edges of a table.
+        memory: what earlier runs of the pipeline have applied; None where no row has a sequence.
+        keeps_edges: tables of node types whose deletes take no edges with them.
     """
 
     runner: Runner
@@ -74,6 +77,8 @@ class Screener:
     removed: dict[str, int] = field(default_factory=dict)
     stubs: dict[str, StubRows] = field(default_factory=dict)
     made_for: dict[str, int] = field(default_factory=dict)
+    memory: StreamMemory | None = None
+    keeps_edges: frozenset[str] = frozenset()
 
     def is_ordered(self, key: str) -> bool:
         """Whether it is said which of several rows of an entity counts."""
@@ -131,12 +136,18 @@ class Screener:
         return ConstraintViolationError(text, details=details, hint=hint)
 
     def leave_out_late(self) -> None:
-        """Leave out rows that are older than what earlier runs have stored, where a property tells."""
+        """Leave out rows that are older than what earlier runs have applied, or than the stored value of a property.
+
+        A late delete of a node stays: it takes the edges that are older.
+        """
         tasks = []
         for key, counted in self.steps.items():
             loaded, name = self.types.get(key), sequence_property(counted.prepared)
-            if loaded is not None and loaded.aside and name is not None:
-                tasks.append(LateTask(table_key=key, files=row_files(loaded), property=name))
+            is_known = self.memory is not None and isinstance(counted.prepared.owner, EdgeType)
+            if loaded is not None and loaded.aside and (name is not None or is_known):
+                tasks.append(
+                    LateTask(table_key=key, files=row_files(loaded), property=name, keeps_edges=self.keeps_edges)
+                )
         done = self.runner.run(partial(find_late, self.order), tasks, "find late rows")
         for task, found in zip(tasks, done, strict=True):
             if found is not None:
@@ -151,7 +162,7 @@ class Screener:
                 loaded = self.types.get(key)
                 kind = NO_SEQUENCE if loaded is None or not loaded.kinds else min(loaded.kinds)
                 files = () if loaded is None else row_files(loaded)
-                tasks.append(RestTask(table_key=key, files=files, kind=kind, place=self._stored_place))
+                tasks.append(RestTask(table_key=key, files=files, kind=kind, place=self.stored_place))
         done = self.runner.run(partial(find_rest, self.order), tasks, "find what is not there any more")
         for task, file in zip(tasks, done, strict=True):
             if file is None:
@@ -175,7 +186,7 @@ class Screener:
                 raise key_exists(key, taken.ids)
 
     @property
-    def _stored_place(self) -> int:
+    def stored_place(self) -> int:
         """What the places of rows begin with that come from no step."""
         return len(self.places.names) - 1
 
@@ -212,7 +223,7 @@ class Screener:
             for side, name in (("src", edge.from_type), ("dst", edge.to_type)):
                 wanted.setdefault(name, []).append((key, found.name, side))
         tasks = [
-            StubTask(node=name, found=tuple((file, side) for _, file, side in some), place=self._stored_place)
+            StubTask(node=name, found=tuple((file, side) for _, file, side in some), place=self.stored_place)
             for name, some in wanted.items()
         ]
         made = self.runner.run(partial(make_stubs, self.order), tasks, "make nodes for missing ends")

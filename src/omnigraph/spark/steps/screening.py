@@ -19,7 +19,9 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema, arrow_type
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.comparison import one_array
+from omnigraph.engine.load.change_log import edge_ends
 from omnigraph.engine.load.intake import GIVEN, MARK
+from omnigraph.engine.load.sequences import NEVER, SequenceReader
 from omnigraph.engine.rows.changes import DELETE, INSTANT, NO_SEQUENCE
 from omnigraph.engine.rows.columns import default_scalar
 from omnigraph.engine.view import GraphView
@@ -52,11 +54,12 @@ class FoundRows:
 
 @record
 class ScreenOrder:
-    """What all tasks have in common: the schema, where files are, and the state that rows meet."""
+    """What all tasks have in common: the schema, where files are, the state that rows meet, and what is remembered."""
 
     catalog: Catalog
     scratch: ScratchPlace
     state: PinnedState
+    reader: SequenceReader | None = None
 
     def owner(self, table_key: str) -> NodeType | EdgeType:
         """Return the type of a table."""
@@ -155,30 +158,59 @@ def find_taken(order: ScreenOrder, task: tuple[str, tuple[str, ...]]) -> TakenId
 
 @record
 class LateTask:
-    """Rows of a type whose sequence is a property: the stored value tells how far an entity has come."""
+    """Rows of a type that may be late.
+
+    Of entities that no earlier run has applied a row to, the stored value of ``property`` tells how far they have come.
+    """
 
     table_key: str
     files: tuple[str, ...]
-    property: str
+    property: str | None
+    keeps_edges: frozenset[str] = frozenset()
 
 
 def find_late(order: ScreenOrder, task: LateTask) -> FoundRows | None:
-    """Find the rows that are older than what is stored of their entity."""
-    rows = _read(order.scratch, task.files, ("id", f"{MARK}seq", f"{MARK}kind"))
-    ids = one_array(rows.column("id"))
+    """Find the rows that are older than what was applied to their entity, or than a delete of a node of an edge.
+
+    Of nodes that are remembered none is found: the fold leaves out late ones itself, and needs their deletes.
+    """
+    owner = order.owner(task.table_key)
+    ends = edge_ends(owner) if isinstance(owner, EdgeType) else ()
+    rows = _read(order.scratch, task.files, ("id", f"{MARK}seq", f"{MARK}kind", *(column for column, _ in ends)))
+    if not rows.num_rows:
+        return None
+    ids, kind = one_array(rows.column("id")), int(rows.column(f"{MARK}kind")[0].as_py())
+    seqs = rows.column(f"{MARK}seq").to_numpy()
+    if kind == NO_SEQUENCE:
+        return None
+    late = np.zeros(len(seqs), dtype=bool)
+    is_known = late
+    if order.reader is not None:
+        applied = order.reader.known(task.table_key, kind, ids).seqs
+        is_known = applied != NEVER
+        if isinstance(owner, EdgeType):
+            late = seqs < applied
+        for column, name in ends:
+            if f"node:{name}" not in task.keeps_edges:
+                late |= seqs < order.reader.known(f"node:{name}", kind, one_array(rows.column(column))).died
+    if task.property is not None:
+        late |= _is_behind(order, task, ids, seqs, kind) & ~is_known
+    places = np.flatnonzero(late)
+    if not len(places):
+        return None
+    return _put_found(order.scratch, rows.column("row").to_numpy()[places], "id", ids.take(pa.array(places)))
+
+
+def _is_behind(order: ScreenOrder, task: LateTask, ids: pa.Array, seqs: Any, kind: int) -> Any:
+    """Return which rows are older than the stored value of a property."""
+    assert task.property is not None  # noqa: S101 - for the type checker: asked only where there is one
     stored = order.view().rows_of(task.table_key, pc.unique(ids), ["id", task.property])
     if not stored.num_rows:
-        return None
+        return np.zeros(len(seqs), dtype=bool)
     at = pc.fill_null(pc.index_in(ids, value_set=one_array(stored.column("id"))), -1).to_numpy()
     values = one_array(stored.column(task.property))
-    kind = rows.column(f"{MARK}kind")[0].as_py()
-    reached = _sequences(values, kind)
-    seqs = rows.column(f"{MARK}seq").to_numpy()
     known = (at >= 0) & values.is_valid().to_numpy(zero_copy_only=False)[at]
-    late = np.flatnonzero(known & (seqs < reached[at]))
-    if not len(late):
-        return None
-    return _put_found(order.scratch, rows.column("row").to_numpy()[late], "id", ids.take(pa.array(late)))
+    return known & (seqs < _sequences(values, kind)[at])
 
 
 def _sequences(values: pa.Array, kind: int) -> Any:
@@ -267,12 +299,13 @@ def without(runner: Runner, scratch: ScratchPlace, loaded: LoadedType, found: Se
 def rewritten(
     runner: Runner, scratch: ScratchPlace, files: Sequence[RowsFile], found: tuple[str, ...]
 ) -> tuple[RowsFile, ...]:
-    """Return files without the rows that were found."""
+    """Return files without the rows that were found; those of which nothing is left are not among them."""
     tasks = [LeaveOutTask(file=file.name, found=found) for file in files]
     done = runner.run(partial(leave_out, scratch), tasks, "leave out rejected rows")
     return tuple(
         file if one is None else replace(file, name=one[0], rows=one[1], size_bytes=one[2])
         for file, one in zip(files, done, strict=True)
+        if one is None or one[1]
     )
 
 

@@ -5,9 +5,12 @@ How far a source was read is a value of Spark's types, kept as text or a whole n
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from omnigraph.errors import BadValue, FileAccessError, OmnigraphError, UsageErr
 from omnigraph.records import record
 from omnigraph.spark.runner import job_error
 from omnigraph.spark.steps.buckets import read_bucket, reads_bucket
-from omnigraph.store.files import is_remote, list_stored_files
+from omnigraph.store.files import is_hidden, is_remote, list_stored_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +26,11 @@ if TYPE_CHECKING:
 # Of these the greatest is known, and Spark makes the same value of their texts.
 _PLAIN_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "string", "timestamp_ntz", "boolean")
 _MICROS = "timestamp"
+_DIGEST_LENGTH = 32
 _naming = threading.Lock()
+
+PLAIN_FORMATS = frozenset({"parquet", "csv", "json", "jsonl", "orc", "text"})
+"""Formats whose rows are those of the files of a folder, and nothing beside them says which."""
 
 
 @record
@@ -135,6 +142,24 @@ def list_files(paths: Sequence[str], options: Mapping[str, str]) -> tuple[Source
     return tuple(found[path] for path in sorted(found))
 
 
+def files_digest(
+    fmt: str, paths: Sequence[str], options: Mapping[str, str], storage_options: Mapping[str, str]
+) -> str | None:
+    """Return what stands for the files of a source and how they are read; None where that cannot be told.
+
+    As long as it is the same, every row is as it was: no file came, went, or was written again.
+    """
+    if fmt not in PLAIN_FORMATS or not paths:
+        return None
+    try:
+        listed = list_files(paths, storage_options)
+    except FileAccessError:
+        # Spark may have a file system that is not known here.
+        return None
+    told = [fmt, list(paths), dict(options), [file.to_json() for file in listed]]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
 def _listed(path: str, options: Mapping[str, str]) -> Iterator[SourceFile]:
     try:
         if is_remote(path):
@@ -165,28 +190,71 @@ def _below(path: Path) -> Iterator[Path]:
         path.stat()
         yield path
         return
-    for folder, inner, names in os.walk(path):
-        inner[:] = sorted(name for name in inner if not name.startswith(("_", ".")))
-        yield from (Path(folder) / name for name in sorted(names) if not name.startswith(("_", ".")))
+    seen: set[str] = set()
+    # Spark follows links as well.
+    for folder, inner, names in os.walk(path, followlinks=True):
+        seen.add(os.path.realpath(folder))
+        inner[:] = [
+            name for name in sorted(inner) if not is_hidden(name) and os.path.realpath(Path(folder) / name) not in seen
+        ]
+        yield from (Path(folder) / name for name in sorted(names) if not is_hidden(name))
 
 
-def newest_value(frame: DataFrame, column: str) -> Watermark | None:
-    """Return the greatest value of a column; None when there is none.
+@record
+class NewestQuestion:
+    """How far the column of a frame goes, and whether that is beyond what was read ``before``."""
+
+    frame: Any
+    column: str
+    before: Watermark | None = None
+
+
+@record
+class NewestAnswer:
+    """The greatest value of a column, None when there is none, and whether rows lie beyond what was read before."""
+
+    newest: Watermark | None
+    is_beyond: bool
+
+
+def find_newest(questions: Sequence[NewestQuestion]) -> list[NewestAnswer]:
+    """Return the greatest value of the column of each frame, by one job for all of them.
 
     Raises:
-        UsageError: the frame has no such column, or its values have no order that lasts.
+        UsageError: a frame has no such column, its values have no order that lasts, or cannot be compared with what
+            was read before.
         SparkJobError: the rows cannot be read.
     """
     from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
 
-    kind = column_type(frame, column)
-    greatest = fn.max(fn.col(f"`{column}`"))
-    text = fn.unix_micros(greatest) if kind == _MICROS else greatest
+    if not questions:
+        return []
+    kinds = [column_type(one.frame, one.column) for one in questions]
+    values, asked = [], []
+    for at, (one, kind) in enumerate(zip(questions, kinds, strict=True)):
+        # Each frame has a column of its own, so that one pass over all of them keeps every type.
+        values.append(one.frame.select(fn.col(f"`{one.column}`").alias(f"value{at}")))
+        greatest = fn.max(f"value{at}")
+        asked.append((fn.unix_micros(greatest) if kind == _MICROS else greatest).cast("string").alias(f"newest{at}"))
+        if one.before is not None and one.before.type == kind:
+            asked.append((greatest > _literal(one.before)).alias(f"is_beyond{at}"))
+    union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), values)
     try:
-        (row,) = frame.agg(text.cast("string").alias("value")).collect()
+        (row,) = union.agg(*asked).collect()
     except Exception as error:
-        raise job_error(f"find the greatest value of column '{column}'", error) from error
-    return None if row["value"] is None else Watermark(column=column, type=kind, value=row["value"])
+        names = ", ".join(dict.fromkeys(one.column for one in questions))
+        raise job_error(f"find the greatest value of column '{names}'", error) from error
+    return [_answer(one, kind, at, row.asDict()) for at, (one, kind) in enumerate(zip(questions, kinds, strict=True))]
+
+
+def _answer(question: NewestQuestion, kind: str, at: int, row: Mapping[str, Any]) -> NewestAnswer:
+    text, before = row[f"newest{at}"], question.before
+    if text is None:
+        return NewestAnswer(newest=None, is_beyond=False)
+    found = Watermark(column=question.column, type=kind, value=text)
+    if before is None or before.type == kind:
+        return NewestAnswer(newest=found, is_beyond=before is None or bool(row[f"is_beyond{at}"]))
+    return NewestAnswer(newest=found, is_beyond=is_beyond(question.frame.sparkSession, found, before))
 
 
 def column_type(frame: DataFrame, column: str) -> str:

@@ -29,6 +29,7 @@ from omnigraph.txn.manifest.rows import (
     Tombstone,
     freeze_tables,
 )
+from omnigraph.txn.manifest.sequences import StreamSequences
 from omnigraph.txn.stored_json import encode_json, json_decoder, to_builtins
 from omnigraph.values import BranchName, CommitId
 from omnigraph.values.formats import STORAGE_FORMAT
@@ -66,6 +67,7 @@ class _HeadMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     batches: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
     ended: bool | msgspec.UnsetType = msgspec.UNSET
     feeds: tuple[FeedMark, ...] | msgspec.UnsetType = msgspec.UNSET
+    sequences: tuple[StreamSequences, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _TombstoneMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,6 +221,7 @@ def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> Mani
         recent=tuple(_commit(row.metadata) for row in found if isinstance(row, _CommitRow)),
         batches=MappingProxyType(dict(head.batches or ())),
         feeds=MappingProxyType({mark.source: mark for mark in head.feeds or ()}),
+        sequences=MappingProxyType({known.stream: known for known in head.sequences or ()}),
     )
 
 
@@ -234,6 +237,7 @@ def _head_row(state: ManifestState) -> _HeadRow:
         batches=tuple(state.batches.items()) or msgspec.UNSET,
         ended=state.head.is_ended or msgspec.UNSET,
         feeds=tuple(state.feeds.values()) or msgspec.UNSET,
+        sequences=tuple(state.sequences.values()) or msgspec.UNSET,
     )
     return _HeadRow(object_id=f"{_HEAD}:{state.head.branch}", metadata=_text(metadata))
 

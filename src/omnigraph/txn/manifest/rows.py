@@ -14,6 +14,7 @@ import msgspec
 
 from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
+from omnigraph.txn.manifest.sequences import SequenceMark, StreamSequences
 from omnigraph.values import BranchName, CommitId
 from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
@@ -117,8 +118,13 @@ class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return tuple(str(file[0]) for files in told for file in files)
 
     def __str__(self) -> str:
-        files = self.files
-        shown = f" file={files[0]}" if len(files) == 1 else f" files={len(files)}" if files else ""
+        return self.described()
+
+    def described(self, files: tuple[str, ...] = ()) -> str:
+        """Return pipeline, run and file: that of an entity, if it is known, else what the run has read."""
+        read = self.files
+        known = files or (read if len(read) == 1 else ())
+        shown = f" file={','.join(known)}" if known else f" files={len(read)}" if read else ""
         return f"pipeline={self.pipeline} run={self.run}{shown}"
 
     def to_json(self) -> dict[str, Any]:
@@ -135,7 +141,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
     changes of another graph, and how far, ``proposal`` that it merged the proposal of that number, ``request`` which
-    request asked for it, ``reverts`` which commit it undid, ``run`` which run of a pipeline made it.
+    request asked for it, ``reverts`` which commit it undid, ``run`` which run of a pipeline made it, ``sequences`` what
+    it adds to what is remembered of change logs.
     """
 
     id: CommitId
@@ -155,6 +162,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     request: RequestMark | None = None
     reverts: CommitId | None = None
     run: RunMark | None = None
+    sequences: tuple[SequenceMark, ...] = ()
 
     @property
     def request_id(self) -> str | None:
@@ -229,8 +237,8 @@ class ManifestState:
 
     ``batches`` is the last number of every application that streams into the branch, the one heard of longest ago
     first; of more than ``MAX_APPS`` the first are forgotten. ``feeds`` is how far each feed of another graph was taken
-    over, by source, in the same order and with the same bound. ``moment_ms`` is when the newest folded commit was
-    published, looked up where no commit is recent.
+    over, by source, ``sequences`` what is remembered of each stream of change logs, both in the same order and with the
+    same bound. ``moment_ms`` is when the newest folded commit was published, looked up where no commit is recent.
     """
 
     version: int
@@ -243,6 +251,7 @@ class ManifestState:
     batches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     moment_ms: int = 0
     feeds: Mapping[str, FeedMark] = field(default_factory=lambda: MappingProxyType({}))
+    sequences: Mapping[str, StreamSequences] = field(default_factory=lambda: MappingProxyType({}))
 
     def table(self, table_key: str) -> TableEntry | None:
         """Return the entry of a live table, or None."""
@@ -320,7 +329,14 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         recent=state.recent + change.commits,
         batches=_newest(state.batches, {one.batch.app: one.batch.number for one in change.commits if one.batch}),
         feeds=_newest(state.feeds, {one.feed.source: one.feed for one in change.commits if one.feed}),
+        sequences=_remembered(state.sequences, change.commits),
     )
+
+
+def _remembered(before: Mapping[str, StreamSequences], commits: Iterable[Commit]) -> Mapping[str, StreamSequences]:
+    for commit in commits:
+        before = _newest(before, {mark.stream: mark.after(before.get(mark.stream)) for mark in commit.sequences})
+    return before
 
 
 def _newest(before: Mapping[str, _Mark], marks: Mapping[str, _Mark]) -> Mapping[str, _Mark]:

@@ -99,7 +99,9 @@ class Batch:
         is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
         is_merge = any(member.txn.merged_parent is not None for member in alive)
         # That a piece of a stream was delivered is worth a commit although it left every row as it was.
-        is_batch = any(member.txn.batch or member.txn.feed or member.txn.is_recorded for member in alive)
+        is_batch = any(
+            member.txn.batch or member.txn.feed or member.txn.is_recorded or member.txn.sequences for member in alive
+        )
         if (
             not alive
             or self.is_forsaken
@@ -150,6 +152,7 @@ class Batch:
                 request=member.txn.told_request(),
                 reverts=member.txn.reverts,
                 run=member.txn.run,
+                sequences=member.txn.sequences,
             )
             parent = member.commit.id
             commits.append(member.commit)

@@ -202,6 +202,16 @@ def _refuse_repeated(txn: WriteTxn, newer: ManifestState) -> None:
         raise ExpectedVersionMismatchError("another write has applied the same feed", details=details_feed)
     if txn.batch is not None:
         refuse_repeated_batch(txn.batch, newer)
+    _refuse_other_sequences(txn, newer)
+
+
+def _refuse_other_sequences(txn: WriteTxn, newer: ManifestState) -> None:
+    """Refuse what was decided on sequences that are not the newest, or names files that a cleanup may have removed."""
+    base = txn.snapshot.state.version
+    for stream, known in txn.sequence_bases.items():
+        if newer.sequences.get(stream) != known or (txn.sequences and base < newer.head.last_cleanup):
+            details = VersionMismatch(table_key=f"sequences of '{stream}'", expected=base, actual=newer.version)
+            raise ExpectedVersionMismatchError("another write has applied rows of the same stream", details=details)
 
 
 def refuse_repeated_batch(mark: BatchMark, newer: ManifestState) -> None:

@@ -136,7 +136,7 @@ def test_edges_older_than_the_delete_of_their_node_go_and_newer_ones_lack_it(gra
     assert told(older) == (0, 1, 2, 0)
     assert edges(graph) == {}
     with pytest.raises(ConstraintViolationError):
-        apply(knows("e1", "ada", "bob", seq=4), person("ada", "delete", 3))
+        apply(knows("e1", "ada", "bob", seq=6), person("ada", "delete", 5))
     with pytest.raises(ConstraintViolationError):
         apply(knows("e1", "ada", "bob"), person("ada", "delete"))
 

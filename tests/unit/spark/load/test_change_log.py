@@ -10,12 +10,12 @@ from random import Random
 import pytest
 from tests.load_contract import facts_of, failure_of, told
 from tests.load_graph import load_files, load_lines, make_graph
-from tests.prop.model_change_log import SCHEMA, disordered, random_log
+from tests.prop.model_change_log import SCHEMA, dealt, disordered, random_log
 from tests.prop.test_apply_model import cuts, is_balanced, rows_of, write
 from tests.session_graph import open_session
 from tests.unit.spark.load.test_tables import RestlessRunner
 
-from omnigraph.errors import ExpectedVersionMismatchError, OmnigraphError
+from omnigraph.errors import ConstraintViolationError, ExpectedVersionMismatchError, OmnigraphError
 from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
@@ -52,6 +52,46 @@ def test_a_log_gives_the_graph_and_the_counts_of_the_embedded_load(seed, tmp_pat
             assert is_balanced(result.changes, result.total)
             assert rows_of(graph) == states[end - 1].rows(), (seed, begin, end)
     assert not list((tmp_path / "graph").glob("__scratch/*"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_that_are_dealt_out_to_calls_of_both_engines_give_the_graph_of_all_rows(seed, tmp_path):
+    random = Random(2000 + seed)  # noqa: S311 - a seeded generator is what makes the run repeatable
+    log, states = random_log(random, LENGTH, ("upsert", "delete"))
+    make_graph(tmp_path / "graph", SCHEMA).close()
+    shutil.copytree(tmp_path / "graph", tmp_path / "other")
+    refused = []
+    with open_session(tmp_path / "graph") as graph, open_session(tmp_path / "other") as other:
+        for number, rows in enumerate([*dealt(random, log, 10), []]):
+            sources = write(tmp_path / "log.jsonl", refused + rows)
+            try:
+                wanted = load_files(other, sources, "apply")
+            except ConstraintViolationError as error:
+                facts = facts_of(error)
+                refused += rows
+            else:
+                facts = None
+            if facts is not None:
+                assert failure_of(apply, graph, sources, limit=100) == facts
+                continue
+            # What one engine remembers the other one knows.
+            result = apply(graph, sources) if number % 3 else load_files(graph, sources, "apply")
+            assert (told(result), result.changes) == (told(wanted), wanted.changes), (seed, number)
+            assert (result.commit is None) == (wanted.commit is None)
+            refused = []
+        assert refused == []
+        assert rows_of(graph) == rows_of(other) == states[-1].rows(), seed
+        runs = [len(one.snapshot().state.sequences[""].runs) for one in (graph, other)]
+        assert max(runs) <= 6
+    assert not list((tmp_path / "graph").glob("__scratch/*"))
+
+
+def test_sequences_of_another_kind_than_before_are_told_as_the_embedded_load_tells_it(tmp_path):
+    with make_graph(tmp_path / "graph", SCHEMA) as graph:
+        apply(graph, write(tmp_path / "log.jsonl", [line("Person", "ada", seq=1)]))
+        sources = write(tmp_path / "log.jsonl", [line("Person", "bob", seq="2026-01-01")])
+        assert failure_of(apply, graph, sources) == failure_of(load_files, graph, sources, "apply")
+        assert list(rows_of(graph)["Person"]) == ["ada"]
 
 
 BROKEN = {

@@ -163,7 +163,7 @@ def _checked(
     """Return a declaration without mistakes, and the schema that it was checked against."""
     from omnigraph.pipelines.check import find_mistakes  # noqa: PLC0415 - for a command line that makes sense
     from omnigraph.pipelines.files import read_declared  # noqa: PLC0415 - see above
-    from omnigraph.pipelines.parts import refuse  # noqa: PLC0415 - see above
+    from omnigraph.pipelines.mistakes import refuse  # noqa: PLC0415 - see above
 
     declared = read_declared(file)
     declaration = declared.declaration
