@@ -43,7 +43,7 @@ def test_new_records_join_the_entities_of_earlier_runs(spark, graph, tmp_path):
     assert members(graph) == {"c1": "c2", "c2": "c2", "c4": "c4"}
     assert pairs(graph) == {("c1", "c2"): "same"}
     assert {step.name: step.rows_in for step in second.steps} == {
-        "customers": 0,
+        "customers": 1,
         "people": 0,
         "people.Person": 2,
         "Customer": 1,
