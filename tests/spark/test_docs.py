@@ -11,7 +11,7 @@ from tests.e2e.process import copy_people
 from tests.e2e.test_docs_snippets import ELSEWHERE, read_snippets
 from tests.spark.clusters.processes import CONNECT, MASTER, WORKER
 
-LEAST = {"spark.md": 7, "resolve.md": 2}
+LEAST = {"spark.md": 7, "resolve.md": 3}
 
 
 def test_programs_of_a_cluster_are_those_that_the_tests_start():

@@ -11,8 +11,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import omnigraph
 from omnigraph.engine.load import Source
-from omnigraph.errors import BadRowsError, ConstraintViolationError, KeyExistsError
+from omnigraph.errors import BadRowsError, ConstraintViolationError, ExternalBlobError, KeyExistsError
 from omnigraph.spark.load import SparkLoadSettings, load, load_frames
 from omnigraph.txn.manifest.rows import BatchMark
 from tests.load_graph import export, load_files, make_graph
@@ -130,6 +131,26 @@ def test_a_change_log_of_frames_gives_the_graph_of_the_embedded_one(spark, graph
     # Without a batch name they are another stream, which has not seen the sequences yet.
     assert load(graph, files, "apply", spark=spark).changes.affected == 0
     assert load(graph, files, "apply", spark=spark).commit is None
+
+
+def test_blobs_given_as_addresses_are_copied_or_kept_by_tasks(spark, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.bin").write_bytes(b"content")
+    address = (folder / "a.bin").as_uri()
+    line = json.dumps({"type": "Doc", "data": {"name": "x", "body": address}})
+    (tmp_path / "rows.jsonl").write_text(line)
+    frame = spark.createDataFrame([("y", address)], "name string, body string")
+    schema = "node Doc { name: String @key  body: Blob? }"
+    with omnigraph.init(tmp_path / "graph", schema, external_blobs=[folder]) as graph:
+        load(graph, [str(tmp_path / "rows.jsonl")], "merge", spark=spark)
+        load_frames(graph, {"Doc": frame}, "merge", spark=spark)
+        assert [graph.blob("Doc", name, "body").data for name in "xy"] == [b"content"] * 2
+        load_frames(graph, {"Doc": frame}, "overwrite", spark=spark)
+        assert graph.blob("Doc", "y", "body").uri == address
+        outside = spark.createDataFrame([("z", "file:///etc/passwd")], "name string, body string")
+        with pytest.raises(ExternalBlobError, match="outside of the allowed bases"):
+            load_frames(graph, {"Doc": outside}, "merge", spark=spark)
 
 
 def test_a_shuffled_log_gives_the_graph_of_all_rows_on_spark_and_in_process(spark, tmp_path):

@@ -130,6 +130,7 @@ def test_every_misfit_of_a_column_is_told(spark: SparkSession):
         "column 'a' does not exist (there is age, op, email, since, full_name)",
         "'Team' writes Team already (make one step of them, with a view that unites their rows)",
         "set.title: unknown function 'lowr': lowr(team_code)",
+        "compare has 'age' twice (a column is compared in one way)",
         "column 'emaill' does not exist (did you mean 'email'?)",
         "column 'nme' does not exist (there is email, full_name, age, team_code, since, op, updated_at)",
         "token_overlap compares texts, and 'age' is int32",

@@ -160,6 +160,15 @@ class ExternalBlobs:
                 return text, address, base
         raise _refused(text, ": it is outside of the allowed bases")
 
+    def exceeded(self) -> SourceTooLargeError:
+        """Return the error for a write that copies more than it may."""
+        details = LimitExceeded(resource="external blob bytes", limit=self.max_bytes, actual=self.max_bytes + 1)
+        return SourceTooLargeError(
+            f"the external blobs of one write have more than {self.max_bytes} bytes",
+            details=details,
+            hint="load them in several parts, or open the graph with ExternalBlobs of a larger max_bytes",
+        )
+
 
 def _base(text: object) -> _Address:
     if not isinstance(text, str):
@@ -216,6 +225,11 @@ class BlobIntake:
         self._copied = 0
         self._lock = threading.Lock()
 
+    @property
+    def copied_bytes(self) -> int:
+        """How much has been copied so far."""
+        return self._copied
+
     def keeping(self) -> BlobIntake:
         """Return the intake of a write that stores addresses."""
         return BlobIntake(self._allowed, self._options, keeps_addresses=True)
@@ -236,7 +250,7 @@ class BlobIntake:
             content = self._copy(address, base)
         except OSError as problem:
             if problem.errno == errno.EFBIG:
-                raise self._too_much() from problem
+                raise self._allowed.exceeded() from problem
             raise _unavailable(text, (problem.strerror or "it cannot be read").lower()) from problem
         if external_address(content) is not None:
             raise _unavailable(text, "its content is a reference to another object")
@@ -259,15 +273,6 @@ class BlobIntake:
         if address.scheme == "s3":
             return read_object(address.text, self._options, most=most)
         return read_below(_local(base), address.parts[len(base.parts) :], most=most)
-
-    def _too_much(self) -> SourceTooLargeError:
-        limit = self._allowed.max_bytes
-        details = LimitExceeded(resource="external blob bytes", limit=limit, actual=limit + 1)
-        return SourceTooLargeError(
-            f"the external blobs of one write have more than {limit} bytes",
-            details=details,
-            hint="load them in several parts, or open the graph with ExternalBlobs of a larger max_bytes",
-        )
 
 
 def _unavailable(text: str, reason: str) -> ExternalBlobSourceError:

@@ -237,8 +237,8 @@ class Pipeline:
         compare: Sequence[tuple[str, str, float]] = (),
         threshold: float | None = None,
         review: float | None = None,
+        same_as: str | None = None,
         evidence: str | None = None,
-        overrules: str | None = None,
     ) -> _Part:
         """Declare that records which mean the same entity are joined: its rows have a column ``canonical_id``.
 
@@ -251,8 +251,10 @@ class Pipeline:
             compare: column, method and weight of each comparison.
             threshold: the score from which on two records are the same; 0.85 by default.
             review: a lower score from which on pairs are kept for people to decide.
-            evidence: the edge type that keeps the pairs.
-            overrules: the edge type by which people decide pairs themselves.
+            same_as: the edge type from records to entities; it and the entities are written with the rows of the run,
+                and entities keep their ids in later runs.
+            evidence: the edge type from record to record that keeps the pairs, in its properties ``decision``,
+                ``score`` and ``score_<column>``; what people decide there counts in the next run.
         """
         values = {
             "sql": sql,
@@ -262,8 +264,8 @@ class Pipeline:
             "compare": compare,
             "threshold": threshold,
             "review": review,
+            "same_as": same_as,
             "evidence": evidence,
-            "overrules": overrules,
         }
         part: _Part = self._declare("resolve", name, values)
         return part

@@ -35,7 +35,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "view": (*ROWS, "cache"),
         "node": (*_OF_TYPE, "on_delete"),
         "edge": (*_OF_TYPE, "src", "dst", "missing_end"),
-        "resolve": (*ROWS, "id", "blocking", "compare", "threshold", "review", "evidence", "overrules"),
+        "resolve": (*ROWS, "id", "blocking", "compare", "threshold", "review", "same_as", "evidence"),
         "check": ("query",),
         "after": ("algorithm", "edges", "arguments", "write", "mutation"),
     }

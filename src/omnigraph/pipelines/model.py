@@ -154,8 +154,9 @@ class TypeStep(Part):
 class ResolveStep(Part):
     """Records that mean the same entity are joined: a view of its input with the column ``canonical_id``.
 
-    ``comparisons`` are tuples of column, method and weight; ``evidence`` names the edge type that keeps the pairs,
-    ``overrules`` one that people use to decide pairs themselves.
+    ``comparisons`` are tuples of column, method and weight. ``same_as`` names the edge type from records to entities:
+    runs keep it, and with it the ids of entities. ``evidence`` names the edge type between records that keeps the
+    pairs, and what people decide about them.
     """
 
     function: Callable[..., Any] | None = None
@@ -166,8 +167,8 @@ class ResolveStep(Part):
     comparisons: tuple[tuple[str, str, float], ...] = ()
     threshold: float = 0.85
     review: float | None = None
+    same_as: str | None = None
     evidence: str | None = None
-    overrules: str | None = None
 
 
 @record

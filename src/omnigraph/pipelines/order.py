@@ -31,6 +31,25 @@ def ordered_types(declaration: Declaration) -> tuple[TypeStep, ...]:
     return tuple(sorted(declaration.types, key=lambda step: step.kind == "edge"))
 
 
+def sources_of(declaration: Declaration, name: str) -> tuple[SourceStep, ...]:
+    """Return the sources that the rows of a step are made of, in the order of their declaration."""
+    met = ancestors_of(declaration, name)
+    return tuple(source for source in declaration.sources if source.name in met)
+
+
+def ancestors_of(declaration: Declaration, name: str) -> frozenset[str]:
+    """Return the steps that the rows of a step are made of, itself included; names that do not exist as well."""
+    inputs = {step.name: _inputs(step) for step in _steps(declaration)}
+    met: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in met:
+            met.add(one)
+            waiting += inputs.get(one, ())
+    return frozenset(met)
+
+
 def graph_mistakes(declaration: Declaration) -> Iterator[Mistake]:
     """Yield names that occur twice, inputs that do not exist, and circles."""
     yield from _twice(declaration)

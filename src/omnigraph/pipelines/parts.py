@@ -148,8 +148,8 @@ class PartMaker(GivenValues):
             comparisons=self._comparisons(given),
             threshold=usual.threshold if threshold is None else threshold,
             review=self.number(given, "review"),
+            same_as=self.text(given, "same_as"),
             evidence=self.text(given, "evidence"),
-            overrules=self.text(given, "overrules"),
         )
 
     def check(self, given: Given) -> CheckStep:

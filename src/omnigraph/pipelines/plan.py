@@ -47,7 +47,7 @@ class PlannedStep:
 
 @record
 class Plan:
-    """A plan: ``steps`` stand in the order of their computation, ``writes`` are types in the order of their commit."""
+    """A plan: ``steps`` stand in the order of their computation, ``writes`` are those that write."""
 
     pipeline: str
     graph: str | None
@@ -131,7 +131,10 @@ def plan_of(declaration: Declaration, catalog: Catalog | None = None) -> Plan:
         publish=declaration.publish,
         digest=declaration.digest,
         steps=tuple(map(_planned, ordered_steps(declaration))),
-        writes=tuple(step.name for step in ordered_types(declaration)),
+        writes=(
+            *(step.name for step in declaration.resolves if step.same_as is not None),
+            *(step.name for step in ordered_types(declaration)),
+        ),
         checks=tuple(check.name for check in declaration.checks),
         afters=tuple(map(_told_after, declaration.afters)),
     )
@@ -162,10 +165,18 @@ def _does(step: OrderedStep) -> Iterator[str]:
             if step.is_cached:
                 yield "computed once"
         case ResolveStep():
-            columns = ", ".join(column for column, _, _ in step.comparisons)
-            yield f"join records that agree in {columns} by {step.threshold:g}"
+            yield from _does_to_records(step)
         case TypeStep():
             yield from _does_to_type(step)
+
+
+def _does_to_records(step: ResolveStep) -> Iterator[str]:
+    columns = ", ".join(column for column, _, _ in step.comparisons)
+    yield f"join records that agree in {columns} by {step.threshold:g}"
+    if step.same_as is not None:
+        yield f"keep entities by {step.same_as}, with the ids of earlier runs"
+    if step.evidence is not None:
+        yield f"keep pairs in {step.evidence}, where people decide"
 
 
 def _does_to_type(step: TypeStep) -> Iterator[str]:

@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 
 from omnigraph.engine.open_graph import OpenGraph
@@ -22,7 +23,9 @@ from omnigraph.store.location import Storage
 from tests.crash.child import stop_at
 from tests.load_graph import RELAXED
 from tests.spark.pipelines.crm import pipeline
+from tests.spark.pipelines.persons import person_pipeline
 
+PIPELINES = {"customers": pipeline, "persons": partial(person_pipeline, incremental="files")}
 _LONGEST_S = 540
 CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
 
@@ -38,7 +41,7 @@ def main() -> None:
         stop_at(runtime, job["point"], 1, lambda: arrived.put(job["point"]))
         try:
             with OpenGraph.open(Storage.open(job["root"]), runtime=runtime, settings=RELAXED) as engine:
-                run(pipeline(Path(job["raw"]), publish=job["publish"]), engine, spark=spark)
+                run(PIPELINES[job["of"]](Path(job["raw"]), publish=job["publish"]), engine, spark=spark)
             arrived.put(f"{job['point']} was never reached")
         except Exception:  # noqa: BLE001 - told to the test
             arrived.put(f"{job['point']}: {traceback.format_exc()}")

@@ -268,3 +268,26 @@ def test_values_that_python_and_yaml_write_differently_are_equal():
     (after,) = pipeline.declaration().afters
     assert (after.name, after.arguments["weights"]) == ("fast_rp", (0.0, 1.0))
     assert isinstance(after.arguments, Mapping)
+
+
+def test_a_resolution_that_keeps_its_entities_is_declared_alike():
+    crm = Pipeline("crm")
+    crm.source("s", format="csv", path="s/")
+    crm.resolve(
+        "people", input="s", blocking="name", compare=["name"], threshold=1, same_as="SameAs", evidence="Compared"
+    )
+    text = """
+    pipeline: crm
+    sources: {s: {format: csv, path: s/}}
+    resolve:
+      people:
+        input: s
+        blocking: name
+        compare: [{column: name}]
+        threshold: 1
+        same_as: SameAs
+        evidence: Compared
+    """
+    written = read_yaml(text.encode(), "crm.yaml").unwrap()
+    assert unplaced(crm.declaration()) == unplaced(written)
+    assert (written.resolves[0].same_as, written.resolves[0].evidence) == ("SameAs", "Compared")

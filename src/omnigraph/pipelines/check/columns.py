@@ -18,6 +18,7 @@ from omnigraph.engine.load.reading.tables import column_kind, takes_integers
 from omnigraph.engine.load.sources.dialect import is_text
 from omnigraph.engine.rows.changes import OP, SEQ, can_mark
 from omnigraph.errors import Mistake, UsageError
+from omnigraph.pipelines.check.resolutions import is_partial, unstored
 from omnigraph.pipelines.check.settings import texts_of
 from omnigraph.pipelines.check.types import ENDS, owner_of, required_of
 from omnigraph.pipelines.mistakes import called, mistake_at, near_name, step_mistake
@@ -34,10 +35,16 @@ _TEXTS = ("normalised", "jaro_winkler", "token_overlap")
 
 
 def column_mistakes(
-    declaration: Declaration, catalog: Catalog | None, spark: Any, sources: Mapping[str, Any]
+    declaration: Declaration,
+    catalog: Catalog | None,
+    spark: Any,
+    sources: Mapping[str, Any],
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> list[Mistake]:
     """Return what is wrong with columns; steps must have an order. ``sources`` are frames that are there already."""
-    looking = _Looking(FrameAnalyst(spark), catalog, sources)
+    looking = _Looking(FrameAnalyst(spark, storage), catalog, sources, declaration, is_stream=is_stream)
     for step in ordered_steps(declaration):
         looking.take(step)
     return looking.mistakes
@@ -46,10 +53,20 @@ def column_mistakes(
 class _Looking:
     """Makes the frames of steps in their order, and notes what is wrong with their columns."""
 
-    def __init__(self, analyst: FrameAnalyst, catalog: Catalog | None, sources: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        analyst: FrameAnalyst,
+        catalog: Catalog | None,
+        sources: Mapping[str, Any],
+        declaration: Declaration,
+        *,
+        is_stream: bool,
+    ) -> None:
         self._analyst = analyst
         self._catalog = catalog
         self._sources = sources
+        self._declaration = declaration
+        self._is_stream = is_stream
         self._frames: dict[str, Any] = {}
         # Steps whose rows come from files that hold nothing but texts.
         self._written: set[str] = set()
@@ -260,6 +277,24 @@ class _Looking:
         for number, text in enumerate(step.blocking):
             found = self._typed(step, frame, f"blocking.{number}", text)
             yield from (one for one in found if isinstance(one, Mistake))
+        yield from self._unstored_mistakes(step, columns)
+
+    def _unstored_mistakes(self, step: ResolveStep, columns: pa.Schema) -> Iterator[Mistake]:
+        """Yield columns that a run needs of records of earlier runs, and that are not stored."""
+        edge = None if self._catalog is None or step.same_as is None else self._catalog.edges.get(step.same_as)
+        if edge is None or not is_partial(self._declaration, step, is_stream=self._is_stream):
+            return
+        assert self._catalog is not None  # noqa: S101 - there is an edge
+        records = self._catalog.nodes[edge.from_type]
+        blocking = frozenset[str]().union(*map(names_in, step.blocking))
+        yield from unstored(
+            step, records, [name for name in columns.names if name.lower() in blocking], used_by="makes blocks"
+        )
+        users = [one.name for one in self._declaration.frame_steps if step.name in one.inputs]
+        if users:
+            compared = {column for column, _, _ in step.comparisons}
+            others = [name for name in columns.names if name not in compared and name.lower() not in blocking]
+            yield from unstored(step, records, others, used_by=f"is given to '{users[0]}'")
 
 
 def _explained(problem: BaseException) -> tuple[str, str | None] | None:

@@ -121,34 +121,49 @@ def _combination_mistakes(step: TypeStep) -> Iterator[Mistake]:
 def _shared_types(declaration: Declaration) -> Iterator[Mistake]:
     """Yield steps whose type another step writes already: of their rows nobody could say what became of whose."""
     first: dict[tuple[str, str], str] = {}
+    for resolve in declaration.resolves:
+        for key in ("same_as", "evidence"):
+            name = getattr(resolve, key)
+            before = None if name is None else first.setdefault(("edge", name), f"{resolve.name}.{key}")
+            if before not in {None, f"{resolve.name}.{key}"}:
+                yield step_mistake(resolve, f"'{before}' writes {name} already", "use another edge type", key=key)
     for step in declaration.types:
         before = first.setdefault((step.kind, step.type_name), step.name)
         if before != step.name:
             hint = "make one step of them, with a view that unites their rows"
+            if "." in before:
+                hint = "leave the step out: a resolution writes all edges of the type"
             yield step_mistake(step, f"'{before}' writes {step.type_name} already", hint, key="type")
 
 
 def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
-    for key in ("evidence", "overrules"):
-        if getattr(step, key) is not None:
-            hint = "load what omnigraph.spark.evidence_frames gives beside the pipeline"
-            yield step_mistake(step, f"a run keeps no {key} of a resolution yet", hint, key=key)
+    if step.evidence is not None and step.same_as is None:
+        hint = "name the edge type from records to entities in same_as"
+        yield step_mistake(step, "evidence is kept for entities that are kept as well", hint, key="evidence")
     if not step.blocking:
         yield step_mistake(
             step, f"resolve '{step.name}' needs blocking", "expressions; records that agree in one are compared"
         )
     if not step.comparisons:
         yield step_mistake(step, f"resolve '{step.name}' needs compare", 'such as [("name", "jaro_winkler", 1.0)]')
-    known = get_args(ComparisonMethod)
-    for column, method, weight in step.comparisons:
-        if method not in known:
-            hint = near_name(method, known) or f"known are {', '.join(known)}"
-            yield step_mistake(step, f"unknown method '{method}' to compare '{column}'", hint, key="compare")
-        if weight <= 0:
-            yield step_mistake(step, f"the weight of '{column}' must be greater than 0, not {weight:g}", key="compare")
+    yield from _comparison_mistakes(step)
     if not step.threshold:
         yield step_mistake(step, "threshold must be greater than 0", key="threshold")
     if step.review is not None and not 0 < step.review < step.threshold:
         yield step_mistake(
             step, f"review must be lower than the threshold {step.threshold:g}, not {step.review:g}", key="review"
         )
+
+
+def _comparison_mistakes(step: ResolveStep) -> Iterator[Mistake]:
+    known = get_args(ComparisonMethod)
+    columns = [column for column, _, _ in step.comparisons]
+    for column in dict.fromkeys(columns):
+        if columns.count(column) > 1:
+            yield step_mistake(step, f"compare has '{column}' twice", "a column is compared in one way", key="compare")
+    for column, method, weight in step.comparisons:
+        if method not in known:
+            hint = near_name(method, known) or f"known are {', '.join(known)}"
+            yield step_mistake(step, f"unknown method '{method}' to compare '{column}'", hint, key="compare")
+        if weight <= 0:
+            yield step_mistake(step, f"the weight of '{column}' must be greater than 0, not {weight:g}", key="compare")

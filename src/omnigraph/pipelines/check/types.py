@@ -18,7 +18,7 @@ ENDS = {"src": ("from", "src"), "dst": ("to", "dst")}
 
 
 def type_mistakes(declaration: Declaration, catalog: Catalog) -> Iterator[Mistake]:
-    """Yield what is wrong with the steps that write, and with the edge types of resolutions."""
+    """Yield what is wrong with the steps that write."""
     for step in declaration.types:
         owner = owner_of(step, catalog)
         if owner is None:
@@ -28,12 +28,6 @@ def type_mistakes(declaration: Declaration, catalog: Catalog) -> Iterator[Mistak
         yield from _key_mistakes(step, owner)
         if isinstance(owner, EdgeType):
             yield from _end_mistakes(step, owner, catalog)
-    for resolve in declaration.resolves:
-        for key in ("evidence", "overrules"):
-            name = getattr(resolve, key)
-            if name is not None and name not in catalog.edges:
-                hint = near_name(name, catalog.edges) or _named("edge types", catalog.edges)
-                yield step_mistake(resolve, f"unknown edge type '{name}'", hint, key=key)
 
 
 def owner_of(step: TypeStep, catalog: Catalog) -> NodeType | EdgeType | None:
@@ -57,11 +51,12 @@ def _unknown_type(step: TypeStep, catalog: Catalog) -> Mistake:
     if step.type_name in others:
         other = "an edge" if step.kind == "node" else "a node"
         return step_mistake(step, message, f"it is {other} type", key="type")
-    hint = near_name(step.type_name, known) or _named(f"{step.kind} types", known)
+    hint = near_name(step.type_name, known) or names_hint(f"{step.kind} types", known)
     return step_mistake(step, message, hint, key="type")
 
 
-def _named(what: str, known: Iterable[str]) -> str:
+def names_hint(what: str, known: Iterable[str]) -> str:
+    """Return the hint that lists what there is."""
     listed = ", ".join(known)
     return f"the {what} are {listed}" if listed else f"the schema has no {what}"
 
@@ -76,7 +71,7 @@ def _property_mistakes(step: TypeStep, owner: NodeType | EdgeType) -> Iterator[M
                 yield step_mistake(step, f"'{name}' is no property of {owner.name}", f"use {instead}", key=key)
                 continue
         if owner.get(name) is None:
-            hint = near_name(name, known) or _named("properties", known)
+            hint = near_name(name, known) or names_hint("properties", known)
             yield step_mistake(step, f"{owner.name} has no property '{name}'", hint, key=key)
 
 

@@ -18,6 +18,9 @@ def find_mistakes(
     catalog: Catalog | None = None,
     spark: Any = None,
     sources: Mapping[str, Any] | None = None,
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> tuple[Mistake, ...]:
     """Return everything that is wrong with a declaration, in the order of its lines.
 
@@ -27,18 +30,22 @@ def find_mistakes(
         spark: a session. With it functions are called, on frames without rows, and their columns are looked at; no
             row is read.
         sources: frames of sources that are there already, so that their functions are not called again.
+        is_stream: every source gives what is new alone, whatever it declares.
+        storage: how buckets are reached that sources lie in; as the environment says when None.
     """
     found = [*_own_mistakes(declaration)]
     has_order = not [*graph_mistakes(declaration)]
     if catalog is not None:
         from omnigraph.pipelines.check.queries import query_mistakes  # noqa: PLC0415 - it brings the engine
+        from omnigraph.pipelines.check.resolutions import resolution_mistakes  # noqa: PLC0415 - see above
         from omnigraph.pipelines.check.types import type_mistakes  # noqa: PLC0415 - see above
 
+        found += resolution_mistakes(declaration, catalog, is_stream=is_stream)
         found += [*type_mistakes(declaration, catalog), *query_mistakes(declaration, catalog)]
     if spark is not None and has_order:
         from omnigraph.pipelines.check.columns import column_mistakes  # noqa: PLC0415 - it brings Spark
 
-        found += column_mistakes(declaration, catalog, spark, sources or {})
+        found += column_mistakes(declaration, catalog, spark, sources or {}, is_stream=is_stream, storage=storage)
     ordered = sorted(found, key=lambda one: (one.file, one.line))
     return tuple(dict.fromkeys(ordered))
 
@@ -48,17 +55,22 @@ def validate(
     catalog: Catalog | None = None,
     spark: Any = None,
     sources: Mapping[str, Any] | None = None,
+    *,
+    is_stream: bool = False,
+    storage: Mapping[str, str] | None = None,
 ) -> None:
     """Return if nothing is wrong with a declaration; see :func:`find_mistakes`.
 
     Raises:
         PipelineInvalidError: something is; its details have everything.
     """
-    refuse(declaration.name, find_mistakes(declaration, catalog, spark, sources))
+    found = find_mistakes(declaration, catalog, spark, sources, is_stream=is_stream, storage=storage)
+    refuse(declaration.name, found)
 
 
 def _own_mistakes(declaration: Declaration) -> Iterator[Mistake]:
-    if not declaration.types and not declaration.afters:
+    keeps = any(step.same_as is not None for step in declaration.resolves)
+    if not declaration.types and not declaration.afters and not keeps:
         yield mistake_at(declaration.place, "the pipeline writes nothing", hint="declare a node, an edge or an after")
     yield from graph_mistakes(declaration)
     yield from setting_mistakes(declaration)

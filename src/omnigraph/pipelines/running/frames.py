@@ -10,9 +10,9 @@ from omnigraph.pipelines.mistakes import called
 from omnigraph.pipelines.model import Declaration, FrameStep, ResolveStep, SourceStep, TypeStep, ViewStep
 from omnigraph.pipelines.order import ordered_steps, ordered_types
 from omnigraph.pipelines.running.reading import checked_frame
+from omnigraph.pipelines.running.resolutions import Resolutions
 from omnigraph.pipelines.sql import end_of
 from omnigraph.spark.steps.counting import RowCounter
-from omnigraph.spark.steps.resolving import with_canonical_ids
 from omnigraph.spark.steps.rows import EndNaming, RowRule, StepRows
 from omnigraph.spark.steps.sources import input_files, run_sql
 
@@ -20,8 +20,11 @@ from omnigraph.spark.steps.sources import input_files, run_sql
 class Frames:
     """The frames of all steps of a declaration, made from those of its sources."""
 
-    def __init__(self, declaration: Declaration, sources: Mapping[str, Any], spark: Any) -> None:
+    def __init__(
+        self, declaration: Declaration, sources: Mapping[str, Any], spark: Any, resolutions: Resolutions
+    ) -> None:
         self._declaration = declaration
+        self._resolutions = resolutions
         self._spark = spark
         self._sources = dict(sources)
         self._cached: list[Any] = []
@@ -36,8 +39,8 @@ class Frames:
                 self._lineage[step.name] = tuple(dict.fromkeys(found))
 
     def steps(self, catalog: Catalog, *, full_refresh: bool) -> tuple[StepRows, ...]:
-        """Return the rows of the types, nodes before edges."""
-        return tuple(
+        """Return the rows of the types, nodes before edges, and what resolutions keep."""
+        return self._resolutions.add_to(
             step_rows(
                 step,
                 self._frames[step.name],
@@ -61,6 +64,7 @@ class Frames:
         """Let go of what was kept."""
         for frame in self._cached:
             frame.unpersist()
+        self._resolutions.close()
 
     def _made(self, step: FrameStep) -> Any:
         inputs = {name: self._frames[name] for name in step.inputs}
@@ -69,9 +73,7 @@ class Frames:
             frame = frame.cache()
             self._cached.append(frame)
         if isinstance(step, ResolveStep):
-            # It compares its rows, and joins what it finds with them.
-            frame = _resolved(step, frame.cache())
-            self._cached.append(frame)
+            frame = self._resolutions.resolved(step, frame)
         return frame if isinstance(step, TypeStep) else self._watched(step.name, frame)
 
     def _watched(self, name: str, frame: Any) -> Any:
@@ -90,6 +92,7 @@ def _used_names(declaration: Declaration) -> frozenset[str]:
     """Return the sources and views that the rows of types come from; the others are never read."""
     inputs = {step.name: step.inputs for step in declaration.frame_steps}
     waiting = [name for step in declaration.types for name in step.inputs]
+    waiting += [name for step in declaration.resolves if step.same_as is not None for name in (step.name, *step.inputs)]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -97,18 +100,6 @@ def _used_names(declaration: Declaration) -> frozenset[str]:
             found.add(name)
             waiting += inputs.get(name, ())
     return frozenset(found)
-
-
-def _resolved(step: ResolveStep, frame: Any) -> Any:
-    """Return records with the ids of the entities that they mean."""
-    return with_canonical_ids(
-        frame,
-        step.id_column,
-        blocking=step.blocking,
-        comparisons=step.comparisons,
-        threshold=step.threshold,
-        review=step.review,
-    )
 
 
 def step_rows(

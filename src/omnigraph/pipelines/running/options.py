@@ -9,6 +9,7 @@ from typing import Any
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.pipelines.check.resolutions import is_partial
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import ByColumn, Declaration, Publish
 from omnigraph.pipelines.results import RunProgress
@@ -75,6 +76,7 @@ def checked_options(
         raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
     removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
     removes |= any(step.mode == "overwrite" for step in declaration.types)
+    removes |= any(step.same_as is not None and not is_partial(declaration, step) for step in declaration.resolves)
     if rest.get("limit") is not None and removes and not rest.get("dry_run"):
         details = BadValue(what="limit", value=str(rest["limit"]), expected="a dry run")
         raise UsageError("some rows alone would remove all the others", details=details)

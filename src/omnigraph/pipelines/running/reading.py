@@ -126,7 +126,7 @@ class Reading:
         """
         if source.function is not None:
             return checked_frame(self.pipeline, source, called(source, source.function, [self.spark]))
-        return read_files(self.spark, source.format or "parquet", source.paths, source.options)
+        return read_files(self.spark, source.format or "parquet", source.paths, source.options, self.storage_options)
 
     def _begin(self, source: SourceStep) -> _Look:
         match source.incremental:
@@ -190,7 +190,7 @@ class Reading:
         return SourceRows(read=lambda: self._read(source, known_paths).limit(0), has_news=False, progress=told)
 
     def _read(self, source: SourceStep, paths: Sequence[str]) -> Any:
-        return read_files(self.spark, source.format or "parquet", paths, _with_base(source))
+        return read_files(self.spark, source.format or "parquet", paths, _with_base(source), self.storage_options)
 
     def _limited(self, look: _Look) -> SourceRows:
         rows, limit = look.rows, self.limit

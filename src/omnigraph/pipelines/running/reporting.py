@@ -20,6 +20,7 @@ def with_results(
     *,
     rows: Mapping[str, int],
     seconds: Mapping[str, float],
+    kept: Mapping[str, TypeStep],
 ) -> RunReport:
     """Return a report with what became of the rows.
 
@@ -29,8 +30,9 @@ def with_results(
         results: what was counted of the steps that write.
         rows: by source and view how many rows it gave, as far as they were counted.
         seconds: by source how long it took to look for news.
+        kept: what resolutions write beside the steps, by name.
     """
-    types = {step.name: step for step in declaration.types}
+    types = {step.name: step for step in declaration.types} | dict(kept)
     passing: list[SourceStep | ViewStep | ResolveStep] = [
         *declaration.sources,
         *declaration.views,

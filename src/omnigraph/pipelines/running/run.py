@@ -22,7 +22,7 @@ from omnigraph.errors import (
 from omnigraph.history.origins import RunOrigins, plain_path
 from omnigraph.pipelines.check.validate import validate
 from omnigraph.pipelines.declare import Pipeline
-from omnigraph.pipelines.model import Declaration, Publish
+from omnigraph.pipelines.model import Declaration, Publish, TypeStep
 from omnigraph.pipelines.order import ordered_types
 from omnigraph.pipelines.results import RunOutcome, RunProgress, RunReport
 from omnigraph.pipelines.running.frames import Frames, step_rows
@@ -32,6 +32,7 @@ from omnigraph.pipelines.running.progress import ReadSoFar, expect_unmoved, read
 from omnigraph.pipelines.running.publish import Publication, RunBranch
 from omnigraph.pipelines.running.reading import FILES, SEEN, Reading, SourceRows, read_frames
 from omnigraph.pipelines.running.reporting import changes_something, with_results
+from omnigraph.pipelines.running.resolutions import Resolutions, expect_undecided, has_decisions
 from omnigraph.runtime import Runtime
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.spark.sessions.sharing import session_for
@@ -39,6 +40,7 @@ from omnigraph.spark.steps import QuarantinePlace, StepResult, StepRows, StepsOr
 from omnigraph.spark.steps.rejected import rejected_rows
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView
 from omnigraph.values import BranchName
 
@@ -127,6 +129,8 @@ class Run:
         self.id = str(self._world.ids.ulid())
         self._since_s = self._world.clock.monotonic_s()
         self._seconds: dict[str, float] = {}
+        # What resolutions write beside the steps.
+        self._kept_types: Mapping[str, TypeStep] = {}
         self._frames: Frames | None = None
         self._files: frozenset[str] = frozenset()
         self._report = RunReport(
@@ -177,6 +181,7 @@ class Run:
         self._note_digest(so_far)
         sources = self._read_sources(so_far)
         has_news = any(rows.has_news for rows in sources.values()) or not sources
+        has_news = has_news or has_decisions(self.engine, target, self.declaration)
         if not has_news and not self.options.full_refresh:
             return self._ended("nothing")
         with RunBranch.begin(self.engine, self.declaration, self.options, self.id) as place:
@@ -229,11 +234,19 @@ class Run:
         catalog = self.engine.catalog(place.name)
         found = read_frames(self.declaration.name, self._spark, self.declaration.sources, sources)
         # Expressions that Spark does not understand are mistakes at their lines; no job is started for that.
-        validate(self.declaration, catalog, self._spark, found)
-        frames = Frames(self.declaration, found, self._spark)
+        validate(self.declaration, catalog, self._spark, found, is_stream=mark is not None)
+        resolutions = Resolutions(
+            self.engine,
+            self.declaration,
+            place.base,
+            full_refresh=self.options.full_refresh,
+            is_stream=mark is not None,
+        )
+        frames = Frames(self.declaration, found, self._spark, resolutions)
         self._frames = frames
         try:
             steps = frames.steps(catalog, full_refresh=self.options.full_refresh)
+            self._kept_types = resolutions.types
             progress = {name: dict(rows.progress) for name, rows in sources.items() if rows.progress}
             progress |= {name: dict(told) for name, told in (mark or {}).items()}
             self._note_files(frames, progress)
@@ -245,7 +258,7 @@ class Run:
         if self.options.dry_run:
             place.drop()
             return self._ended("tried" if changes_something(done.steps) else "nothing")
-        if done.commit is None and self.declaration.types:
+        if done.commit is None and steps:
             place.drop()
             return self._ended("nothing")
         return self.publish(place, so_far, done)
@@ -312,7 +325,7 @@ class Run:
             self._report = replace(self._report, proposal=number, left_branch=place.name)
             return self._ended("proposed")
         commit = publication.merge(
-            lambda snapshot: expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id),
+            lambda snapshot: self._expect_unmoved(snapshot, so_far),
             self._mark_of(replace(self._report, outcome="published")),
         )
         self._report = replace(self._report, commit=commit)
@@ -345,9 +358,18 @@ class Run:
 
     def _guard(self, so_far: ReadSoFar) -> Callable[[CommitView], None]:
         def guard(view: CommitView) -> None:
-            expect_unmoved(self.engine, view.snapshot, so_far, pipeline=self.declaration.name, run=self.id)
+            self._expect_unmoved(view.snapshot, so_far)
 
         return guard
+
+    def _expect_unmoved(self, snapshot: GraphSnapshot, so_far: ReadSoFar) -> None:
+        """Return if what the run builds upon is as it was when it began.
+
+        Raises:
+            RunConflictError: it is not.
+        """
+        expect_unmoved(self.engine, snapshot, so_far, pipeline=self.declaration.name, run=self.id)
+        expect_undecided(self.engine, snapshot, self.declaration, head=so_far.head, run=self.id)
 
     def _read_sources(self, so_far: ReadSoFar) -> dict[str, SourceRows]:
         reading = Reading(
@@ -396,7 +418,9 @@ class Run:
     def _take(self, results: Sequence[StepResult]) -> None:
         """Put what was counted into the report."""
         counts = {} if self._frames is None else self._frames.rows_of()
-        self._report = with_results(self._report, self.declaration, results, rows=counts, seconds=self._seconds)
+        self._report = with_results(
+            self._report, self.declaration, results, rows=counts, seconds=self._seconds, kept=self._kept_types
+        )
 
     def _mark(self, results: Sequence[StepResult], progress: Mapping[str, Any]) -> RunMark:
         self._take(results)

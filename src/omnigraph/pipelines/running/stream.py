@@ -105,7 +105,7 @@ def stream(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask
     )
     check_whole("files_per_batch", files_per_batch, least=1, optional=True)
     engine = engine_of(graph)
-    validate(declaration, engine.catalog(options.branch))
+    validate(declaration, engine.catalog(options.branch), is_stream=True)
     session = session_for(engine.store.storage, spark)
     reading = Reading(pipeline=declaration.name, spark=session, so_far=ReadSoFar(run=None, head=""))
     flows = [

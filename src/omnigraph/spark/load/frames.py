@@ -54,6 +54,10 @@ class FrameRows:
 
     def read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
         """Read rows that come as Arrow batches, as a part of the input; their lines count from 1."""
+        with orders.taking_blobs(None if self.binding is None else self.binding.owner.table_key):
+            return self._read(orders, writer, batches)
+
+    def _read(self, orders: WriteOrders, writer: PartWriter, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
         catalog = orders.opened or orders.catalog
         table = None if self.binding is None else arrow_reader(catalog, self.binding, truncate=orders.truncate)
         changes = RowDecoder(catalog, truncate=orders.truncate, takes_changes=True)

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.external_blobs import ExternalBlobs
 from omnigraph.engine.load import ChangeCounts, LoadMode, LoadProgress, OnDelete
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
@@ -29,7 +30,7 @@ from omnigraph.spark.load.decided import DecidedWriter
 from omnigraph.spark.load.leftovers import discard_noted
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableChanges, TableWriter
-from omnigraph.spark.load.written import LoadedInput, LoadedPart, LoadedType, WriteOrders
+from omnigraph.spark.load.written import BlobOrders, LoadedInput, LoadedPart, LoadedType, WriteOrders
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import ChangeKeys, TypeKeys, Verdict, check_change
 from omnigraph.spark.runner import Runner
@@ -115,6 +116,7 @@ class LoadJob:
             truncate=request.truncate,
             opened=None if vectors is None else vectors.catalog,
             takes_changes=is_log,
+            blobs=self._blob_orders(engine.external_blobs),
         )
         self._changes: ChangeCounts | None = None
         self._txn: WriteTxn | None = None
@@ -167,6 +169,10 @@ class LoadJob:
         """
         self.step_done("read")
         self._world.failpoints.hit("spark.load.after_read")
+        blobs = self.orders.blobs
+        # Each task takes care that it alone does not copy too much.
+        if blobs is not None and sum(part.copied_bytes for part in parts) > blobs.allowed.max_bytes:
+            raise blobs.allowed.exceeded()
         outcome = LoadedInput.of(self._catalog, self.scratch, parts, places, named=self._named)
         with ProblemList(self._request.limit, self._request.errors_to) as problems:
             outcome.report(problems)
@@ -182,6 +188,14 @@ class LoadJob:
                 for item in part.types:
                     if item.fragments:
                         discard_fragments(self.orders.tickets[item.table_key], item.fragments)
+
+    def _blob_orders(self, allowed: ExternalBlobs | None) -> BlobOrders | None:
+        if allowed is None or not allowed.bases:
+            return None
+        tables = [one.table_key for one in self._catalog.nodes.values()]
+        tables += [one.table_key for one in self._catalog.edges.values()]
+        kept = frozenset(key for key in tables if self._request.mode_of(key) == "overwrite")
+        return BlobOrders(allowed=allowed, options=dict(self.storage.options), kept=kept)
 
     @property
     def _may_be_named(self) -> bool:

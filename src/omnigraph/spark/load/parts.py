@@ -217,6 +217,11 @@ def read_part(orders: WriteOrders, part: SourcePart) -> LoadedPart:
     Raises:
         FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: the source cannot be read at all.
     """
+    with orders.taking_blobs():
+        return _read_part(orders, part)
+
+
+def _read_part(orders: WriteOrders, part: SourcePart) -> LoadedPart:
     writer = PartWriter(orders, number=part.number, source_number=part.source_number, source_name=part.source.name)
     bytes_read = lines = 0
     if part.end is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -16,6 +17,7 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.constraints.row_rules import find_in_rows
 from omnigraph.engine.constraints.violations import RowPlace
+from omnigraph.engine.external_blobs import BlobIntake, ExternalBlobs, current_intake, taking_blobs
 from omnigraph.engine.load.groups import ProblemGroups
 from omnigraph.engine.load.intake import ProblemList, fill_ids, spooled_rows
 from omnigraph.engine.rows import TypeRows
@@ -36,6 +38,21 @@ _PROBLEM_BYTES = 8 << 20
 
 
 @record
+class BlobOrders:
+    """Which objects outside of the graph tasks may take in as Blobs.
+
+    Args:
+        allowed: the allow-list of the graph.
+        options: how buckets are reached.
+        kept: the tables that store addresses instead of copies.
+    """
+
+    allowed: ExternalBlobs
+    options: Mapping[str, str]
+    kept: frozenset[str] = frozenset()
+
+
+@record
 class WriteOrders:
     """What all tasks that read input have in common.
 
@@ -48,6 +65,7 @@ class WriteOrders:
         opened: the schema to decode with when required vectors could be computed; rows that lack one are refused.
         takes_changes: rows are those of a change log; they are put aside with what stands beside their values, and
             judged when it is known what becomes of them.
+        blobs: which objects outside of the graph may be taken in; none when None.
     """
 
     catalog: Catalog
@@ -57,6 +75,18 @@ class WriteOrders:
     truncate: bool = False
     opened: Catalog | None = None
     takes_changes: bool = False
+    blobs: BlobOrders | None = None
+
+    @contextmanager
+    def taking_blobs(self, table_key: str | None = None) -> Iterator[None]:
+        """Let the block take in external blobs, for rows of a table, or of any that the load replaces."""
+        blobs = self.blobs
+        if blobs is None:
+            yield
+            return
+        keeps = bool(blobs.kept) if table_key is None else table_key in blobs.kept
+        with taking_blobs(BlobIntake(blobs.allowed, blobs.options, keeps_addresses=keeps)):
+            yield
 
 
 @record
@@ -106,7 +136,7 @@ class BrokenRows:
 
 @record
 class LoadedPart:
-    """All that a task tells about its part of the input."""
+    """All that a task tells about its part of the input; ``copied_bytes``: of objects outside of the graph."""
 
     number: int
     source_number: int
@@ -115,6 +145,7 @@ class LoadedPart:
     broken: tuple[BrokenRows, ...] = ()
     bytes_read: int = 0
     lines: int = 0
+    copied_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,6 +230,7 @@ class PartWriter:
             broken=tuple(self._broken),
             bytes_read=bytes_read,
             lines=lines,
+            copied_bytes=current_intake().copied_bytes,
         )
 
     def _judge(self, part: TypeRows, rows: pa.Table) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.errors import FileAccessError, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.sessions.reach import cause_of
+from omnigraph.spark.steps.buckets import read_bucket, reads_bucket
 from omnigraph.spark.steps.rows import with_set
 from omnigraph.spark.steps.sources import reader_format, reader_options
 
@@ -33,16 +35,24 @@ class Flaw:
 class FrameAnalyst:
     """Asks one session about frames."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, storage: Mapping[str, str] | None = None) -> None:
         self.spark = spark
+        # How buckets are reached.
+        self._storage = storage
 
     def read(self, format_name: str, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame | Flaw:
         """Return the frame of files or tables of a format; its columns may have to be found in the files."""
-        reader = self.spark.read.format(reader_format(format_name)).options(**reader_options(format_name, options))
-        found: DataFrame | Flaw = _attempt(lambda: self.empty(reader.load(list(paths)) if paths else reader.load()))
+        found: DataFrame | Flaw = _attempt(lambda: self.empty(self._read(format_name, paths, options)))
         if isinstance(found, Flaw) and found.message.lower().startswith(f"{format_name.lower()}.default"):
             return Flaw(message=f"unknown format '{format_name}'")
         return found
+
+    def _read(self, format_name: str, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
+        settings = reader_options(format_name, options)
+        if reads_bucket(format_name, paths):
+            return read_bucket(self.spark, format_name, paths, settings, self._storage or {})
+        reader = self.spark.read.format(reader_format(format_name)).options(**settings)
+        return reader.load(list(paths)) if paths else reader.load()
 
     def empty(self, frame: DataFrame) -> DataFrame:
         """Return a frame with the same columns and no rows, so that whatever is done with it reads nothing."""
@@ -142,6 +152,8 @@ def _first_line(text: str) -> str:
 def _attempt(make: Callable[[], Any]) -> Any:
     try:
         return make()
+    except (FileAccessError, UsageError) as problem:
+        return Flaw(message=problem.message, hint=problem.hint)
     except Exception as problem:
         flaw = flaw_of_exception(problem)
         if flaw is None:

@@ -109,11 +109,12 @@ def read_step(
 
 
 def _read(orders: WriteOrders, reader: StepReader, number: int, batches: Iterator[pa.RecordBatch]) -> StepPart:
-    reading = _Reading(orders, reader, number)
-    for batch in batches:
-        for start in range(0, batch.num_rows, _MOST_ROWS):
-            reading.take(batch.slice(start, _MOST_ROWS))
-    return reading.finish()
+    with orders.taking_blobs(reader.binding.owner.table_key):
+        reading = _Reading(orders, reader, number)
+        for batch in batches:
+            for start in range(0, batch.num_rows, _MOST_ROWS):
+                reading.take(batch.slice(start, _MOST_ROWS))
+        return reading.finish()
 
 
 class _Reading:

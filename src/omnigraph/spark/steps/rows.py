@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,8 @@ MissingEnd = Literal["fail", "quarantine", "stub"]
 # Columns of ours; no property can have such a name.
 _OURS = "__og_"
 FILE = f"{_OURS}file"
+RETIRED = f"{_OURS}retired"
+"""The id of an entity that is none any more, in rows that delete it."""
 _OP, _SEQ, _ID, _PLACE = f"{_OURS}op", f"{_OURS}seq", f"{_OURS}id", f"{_OURS}place"
 _ENDS = {"from": "src", "to": "dst"}
 # Operators of a plan that put rows of two inputs together; UNION is none of them.
@@ -152,6 +154,29 @@ def owner_of_step(step: StepRows, catalog: Catalog) -> NodeType | EdgeType:
         details = BadValue(what="type", value=name, expected=f"a type of {kind}s")
         raise UsageError(f"step '{step.name}' is about type '{name}', which the schema does not have", details=details)
     return found
+
+
+def with_retired(step: StepRows, retired: DataFrame, key: str) -> StepRows:
+    """Return the rows of entities, and beside them rows that delete those that are none any more.
+
+    Args:
+        step: the rows of entities.
+        retired: the ids of others, in ``__og_retired``.
+        key: the key of the type.
+    """
+    # Nothing but the key counts of a row that deletes, whatever its rules say.
+    made_of = step.set.get(key) or step.key or f"`{key}`"
+    expression = f"coalesce({RETIRED}, CAST(({made_of}\n) AS STRING))"
+    is_set = key in step.set
+    is_gone = f"{RETIRED} IS NOT NULL"
+    return replace(
+        step,
+        frame=step.frame.unionByName(retired, allowMissingColumns=True),
+        set={**step.set, key: expression} if is_set else step.set,
+        key=None if is_set else expression,
+        deletes=is_gone if step.deletes is None else f"{is_gone} OR ({step.deletes}\n)",
+        rules=tuple(replace(rule, condition=f"{is_gone} OR ({rule.condition}\n)") for rule in step.rules),
+    )
 
 
 def prepare(step: StepRows, catalog: Catalog, *, as_log: bool, keeps_files: bool = False) -> PreparedRows:

@@ -14,9 +14,10 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import BadValue, FileAccessError, UsageError
+from omnigraph.errors import BadValue, FileAccessError, OmnigraphError, UsageError
 from omnigraph.records import record
 from omnigraph.spark.runner import job_error
+from omnigraph.spark.steps.buckets import read_bucket, reads_bucket
 from omnigraph.store.files import is_hidden, is_remote, list_stored_files
 
 if TYPE_CHECKING:
@@ -62,16 +63,33 @@ class SourceFile:
 
 
 def read_files(
-    spark: SparkSession, fmt: str, paths: Sequence[str], options: Mapping[str, str], schema: Any = None
+    spark: SparkSession,
+    fmt: str,
+    paths: Sequence[str],
+    options: Mapping[str, str],
+    storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of files, or of whatever a format reads by its options alone.
 
+    Args:
+        spark: the session.
+        fmt: the format.
+        paths: files, folders or patterns.
+        options: settings of the reader.
+        storage: how buckets are reached.
+
     Raises:
         SparkJobError: Spark does not read that.
+        FileAccessError, UsageError: files of a bucket cannot be read.
     """
+    if reads_bucket(fmt, paths):
+        try:
+            return read_bucket(spark, fmt, paths, reader_options(fmt, options), storage or {})
+        except OmnigraphError:
+            raise
+        except Exception as error:
+            raise job_error("read a source", error) from error
     reader = spark.read.format(reader_format(fmt)).options(**reader_options(fmt, options))
-    if schema is not None:
-        reader = reader.schema(schema)
     try:
         return reader.load(list(paths)) if paths else reader.load()
     except Exception as error:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.spark.runner import job_error
+from omnigraph.spark.steps.buckets import FORMATS
 from omnigraph.spark.steps.sources import read_files, stream_files
+from omnigraph.store.files import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +73,10 @@ def flow_of(
         if format is None or len(paths) != 1:
             details = BadValue(what="source", value=name, expected="one path, or a function that returns a stream")
             raise UsageError(f"source '{name}' cannot be read as a stream", details=details)
+        if is_remote(paths[0]) and format in FORMATS:
+            details = BadValue(what="path", value=paths[0], expected="a folder of a file system")
+            hint = "run the pipeline again and again, with incremental: files"
+            raise UsageError(f"files of a bucket, as of source '{name}', are no stream", details=details, hint=hint)
         schema = read_files(spark, format, paths, options).schema
         frame = stream_files(spark, format, paths[0], options, schema, files_per_batch)
     elif not frame.isStreaming:
