@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,15 +34,20 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
+# In the order of the folders, because the slowest files are not those with the most tests, and with more workers than
 # two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
 # What shares a session of Spark, or deep graphs, is a folder that one worker takes as a whole, and first (tests/conftest.py).
-test: setup ## Run the test suite
+IN_WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
+
+test: setup ## Run the test suite, but for what takes long (some ten minutes on two cores)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not more" $(IN_WORKERS)
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+test-more: setup ## Run the tests that `make test` leaves out: most of Spark, long matrices, many cases of one rule
+	$(BIN)/pytest tests -m more $(IN_WORKERS) $(PYTEST_ARGS)
 
 test-embedding: setup ## Test the local embedding model; installs it first, some gigabytes
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'
