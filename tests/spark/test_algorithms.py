@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import AlgorithmInputError, SparkUnsupportedError, TypeMissingError, UsageError
 from omnigraph.spark import algorithms
-from tests.spark.core import with_core
+from tests.marks import with_core
 from tests.unit.engine.algorithms.graphs import create, lines
 
 CASES = {

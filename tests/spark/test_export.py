@@ -14,8 +14,8 @@ from omnigraph.spark import export
 from omnigraph.store.location import Storage
 from tests.export_graph import SCHEMA, make_full_graph, tables_of
 from tests.load_graph import load_files, load_lines, make_graph
+from tests.marks import with_core
 from tests.session import Session
-from tests.spark.core import with_core
 
 SMALL = ExportSettings(rows_per_file=2)
 CHECKED = LoadSettings(check_sums=True)

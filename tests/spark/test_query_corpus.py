@@ -22,8 +22,8 @@ from omnigraph.spark.query.run import collect, lower, watched
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads import CASES, _parameters, _Sessions, _world_of
+from tests.marks import number_of, with_core
 from tests.query_oracle.agreement import table_rows
-from tests.spark.core import number_of, with_core
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 SEARCHES = ("search(", "match_text(", "fuzzy(", "bm25(", "nearest(", "rrf(")

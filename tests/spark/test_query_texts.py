@@ -17,6 +17,7 @@ from omnigraph.spark.query.run import collect, lower
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads_2 import _parameters
+from tests.marks import number_of, with_core
 from tests.prop.random_graphs import GRAPH_COUNT, GraphShelf
 from tests.prop.read_schemas import NOW_MS, SCHEMAS
 from tests.query_oracle import Fault, evaluate
@@ -24,7 +25,6 @@ from tests.query_oracle.agreement import outcome_disagreement
 from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
 from tests.read_contract import NOT_ON_SPARK, READS, assert_same, corpus_session, outcome
-from tests.spark.core import number_of, with_core
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 # Each construct once; all of them run in process, and here in the long run.
