@@ -41,7 +41,7 @@ IN_WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: setup ## Run the test suite, but for what takes long (some ten minutes on two cores)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -m "not more" $(IN_WORKERS)
+	OMNIGRAPH_SPARK_PLANS=interpreted $(BIN)/pytest -m "not more" $(IN_WORKERS)
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
