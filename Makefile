@@ -127,8 +127,8 @@ spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and 
 spark-pipelines: setup ## Kill runs of pipelines at every step, in processes of their own, and run them again
 	OMNIGRAPH_SPARK_PIPELINES=1 $(BIN)/python -m pytest -q tests/spark/pipelines
 
-spark-full: setup ## Every case of algorithms, entity resolution and sessions on Spark (long)
-	OMNIGRAPH_SPARK=full $(BIN)/pytest $(addprefix tests/spark/test_,$(addsuffix .py,algorithms resolve session session_ends interrupts)) --timeout 900 $(PYTEST_ARGS)
+spark-full: setup ## Every case of algorithms and entity resolution on Spark (long)
+	OMNIGRAPH_SPARK=full $(BIN)/pytest tests/spark/test_algorithms.py tests/spark/test_resolve.py --timeout 900 $(PYTEST_ARGS)
 
 # The tests of Spark that look at nothing but results.
 ON_CLUSTERS := $(addprefix tests/spark/test_,$(addsuffix .py,load_contract source_write rules export history optimize algorithms query_texts))

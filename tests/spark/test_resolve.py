@@ -194,6 +194,7 @@ def planted_records():
     return rows, planted
 
 
+@pytest.mark.core
 def test_planted_duplicates_are_found_and_others_are_not(spark):
     rows, planted = planted_records()
     found = resolve(spark, frame_of(spark, rows), "id", PLANTED)
@@ -244,8 +245,6 @@ def edges(graph, name, wanted):
     return [tuple(row.values()) for row in graph.query(text)]
 
 
-@pytest.mark.core
-@pytest.mark.skipif(not IS_LONG, reason="a minute of small jobs; the page about resolution is run always")
 def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark, tmp_path):
     with omnigraph.init(tmp_path / "crm.omni", SCHEMA) as graph:
         add(graph, ("c2", "Mira Lowe"), ("c3", "mira löwe"), ("c4", "Bo Ek"), ("c6", "Mira Lowen"))
