@@ -39,6 +39,8 @@ pytest_plugins = ["tests.fixtures_s3"]
 # Folders whose tests share what is expensive to make, a session of Spark and deep graphs: one worker runs each, before
 # any file, because they take longest.
 _TOGETHER = ("tests/spark/", "tests/cost/")
+# The file there whose tests start drivers of their own, and share nothing.
+_APART = "tests/spark/test_session_ends.py"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -51,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class FilesAndFolders(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = next(filter(nodeid.startswith, _TOGETHER), None)
-            return super()._split_scope(nodeid) if folder is None else folder
+            return super()._split_scope(nodeid) if folder is None or nodeid.startswith(_APART) else folder
 
     return FilesAndFolders(config, log)
 
