@@ -104,6 +104,7 @@ bench-algorithms: setup ## Time graph algorithms beside igraph on the same edges
 
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)
+	$(BIN)/python bench/engines.py
 
 bench-pipelines: setup ## Measure a declared pipeline beside a plain job of Spark (SIZE=S or M)
 	$(BIN)/python bench/pipelines.py --size $(SIZE)

@@ -13,7 +13,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 
 import omnigraph
 from omnigraph.errors import OmnigraphError, TypeMissingError
-from omnigraph.spark import replicate_into, write_stream
+from omnigraph.spark import write_stream
 from omnigraph.spark.source.datasource import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.writer import StreamWriter
@@ -192,7 +192,8 @@ def test_a_graph_is_replicated_by_a_stream_that_breaks_and_crosses_a_schema_chan
 
     def run():
         stream = spark.readStream.format("omnigraph").options(**changes).load()
-        sink = stream.writeStream.foreachBatch(replicate_into(target, "copy")).trigger(availableNow=True)
+        with open_session(target) as copy:
+            sink = write_stream(stream, copy, mode="apply", app="copy").trigger(availableNow=True)
         sink.option("checkpointLocation", str(tmp_path / "ck")).start().awaitTermination()
 
     run()
@@ -210,7 +211,7 @@ def test_a_graph_is_replicated_by_a_stream_that_breaks_and_crosses_a_schema_chan
         session.apply_schema(newer)
         session.mutate('query q() { update Event set { bytes: 5000000000 } where title = "b" }')
     # The delivery that broke behind its commit is repeated and changes nothing; the next one needs the schema.
-    with pytest.raises(Exception, match=r"changes\.schema|cannot take the rows"):
+    with pytest.raises(Exception, match=r"unknown input field 'bytes'"):
         run()
     with open_session(target) as session:
         session.apply_schema(newer)

@@ -77,7 +77,7 @@ def _yaml(name: str, graph: str | None, nodes: list[NodeType], edges: list[EdgeT
         yield f"  {_snake(owner.name)}_rows:"
         yield "    format: csv"
         yield f"    path: data/{owner.name}.csv"
-        yield "    options: {header: true, inferSchema: true}"
+        yield "    options: {header: true}"
         yield "    # incremental: updated_at   # read only rows with a greater value than before; or: files"
     yield from ("", "nodes:")
     for node in nodes:
@@ -116,11 +116,9 @@ def _python(name: str, graph: str | None, nodes: list[NodeType], edges: list[Edg
     yield "# direct commits to the branch; audit merges if all checks pass; propose opens a proposal."
     yield f'pipeline = Pipeline({name!r}{address}, publish="direct")'
     owners: list[NodeType | EdgeType] = [*nodes, *edges]
+    yield '# With incremental="updated_at" only rows with a greater value are read; or: incremental="files".'
     for owner in owners:
-        yield from ("", "")
-        yield '@pipeline.source()   # incremental="updated_at" reads only rows with a greater value than before'
-        yield f"def {_snake(owner.name)}_rows(spark):"
-        yield f'    return spark.read.csv("data/{owner.name}.csv", header=True, inferSchema=True)'
+        yield f'pipeline.source("{_snake(owner.name)}_rows", format="csv", path="data/{owner.name}.csv")'
     for node in nodes:
         rule = _rule(node)
         told = "" if node.key is not None else ', key="id"'

@@ -9,7 +9,6 @@ from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_
 from omnigraph.spark.maintenance import OptimizeStep, optimize_on_spark
 from omnigraph.spark.maintenance import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
-from omnigraph.spark.replicate import replicate_into
 from omnigraph.spark.resolve import (
     Comparison,
     EvidenceNames,
@@ -53,7 +52,6 @@ __all__ = [
     "query",
     "read_decisions",
     "register",
-    "replicate_into",
     "resolve",
     "revert",
     "session",

@@ -25,11 +25,11 @@ from omnigraph.spark import (
     optimize,
     query,
     register,
-    replicate_into,
     session,
-    workers,
+    write_stream,
 )
 from omnigraph.spark.load import SparkLoadSettings
+from omnigraph.spark.sessions import workers
 from tests.spark.clusters.modes import MODE
 
 SCHEMA = """
@@ -176,11 +176,11 @@ def test_changes_keep_a_copy_current(spark, pair, way):
     with omnigraph.init(pair.folder / f"copy by {way}", SCHEMA) as copy:
 
         def follow():
-            sink = spark.readStream.format("omnigraph").options(**options).load().writeStream
+            changes = spark.readStream.format("omnigraph").options(**options).load()
             if way == "sink":
-                sink = sink.format("omnigraph").options(graph=copy.uri, mode="apply")
+                sink = changes.writeStream.format("omnigraph").options(graph=copy.uri, mode="apply")
             else:
-                sink = sink.foreachBatch(replicate_into(copy.uri, app="copy"))
+                sink = write_stream(changes, copy, mode="apply", app="copy")
             sink = sink.option("checkpointLocation", str(pair.folder / f"progress of {way}"))
             sink.trigger(availableNow=True).start().awaitTermination()
 

@@ -88,6 +88,7 @@ def test_a_load_whose_driver_or_server_is_lost_fails_with_our_error(tmp_path):
         start(domain, cluster, asked, f"{step}=pause:{file}") as driver,
     ):
         until(lambda: Path(f"{file}.reached").exists() or driver.poll() is not None, step)
+        assert driver.poll() is None, driver.communicate()
         (lost,) = processes_of(cluster.mark, ANCESTORS["server" if MODE == "connect" else "driver"])
         kill(lost)
         file.touch()

@@ -101,6 +101,36 @@ def test_late_rows_lose_against_what_earlier_runs_have_stored(spark, graph, tmp_
     assert (counts(told)["person"][:4], people(graph)["p1@x"]["name"]) == ([2, 1, 0, 1], "newer")
 
 
+def test_texts_of_csv_files_become_values_and_conditions_see_what_set_adds(spark, tmp_path):
+    schema = "node Customer { number: I64 @key  name: String  vip: Bool?  since: Date?  score: F64? }"
+    edge = "\nedge Knows: Customer -> Customer"
+    (tmp_path / "customers.csv").write_text(
+        "No;Full Name;VIP;Since;Score\n1;Ann;1;2024-01-05;0.5\n2;Bob;no;05.01.2024;\n3;;yes;;1\n4;Dan;maybe;;\nx;E;;;\n"
+    )
+    (tmp_path / "knows.csv").write_text("a,b\n1,2\n2,1\n1,x\n1,9\n")
+    crm = Pipeline("crm")
+    options = {"sep": ";"}
+    crm.source("customers", format="csv", path=str(tmp_path / "customers.csv"), options=options)
+    crm.source("knows", format="csv", path=str(tmp_path / "knows.csv"))
+    given = {"number": "No", "name": "`Full Name`", "vip": "VIP", "since": "Since", "score": "Score"}
+    crm.node("Customer", input="customers", set=given, expect=[quarantine("named", "name IS NOT NULL")])
+    crm.edge("Knows", input="knows", src="Customer(a)", dst="Customer(b)", missing_end="quarantine")
+    with make_graph(tmp_path / "graph", schema + edge) as graph:
+        told = run(crm, graph, spark=spark)
+        found = [tuple(row["data"].get(name) for name in given) for row in export(graph) if "type" in row]
+        edges = [(row["from"], row["to"]) for row in export(graph) if "edge" in row]
+        rejected = sorted((one["step"], one["rule"]) for one in read_quarantine(graph, "crm").to_pylist())
+    assert counts(told)["Customer"] == [5, 2, 0, 0, 0, 0, 3, 0]
+    assert rejected == [("Customer", "decodes")] * 2 + [
+        ("Customer", "named"),
+        ("Knows", "decodes"),
+        ("Knows", "missing_end"),
+    ]
+    day = date(2024, 1, 5).toordinal() - date(1970, 1, 1).toordinal()
+    assert found == [(1, "Ann", True, day, 0.5), (2, "Bob", False, day, None)]
+    assert len(edges) == 2
+
+
 def test_rejected_rows_lie_where_they_are_wanted_and_cleanup_leaves_them(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1, age=-1), row(2, 2)])

@@ -41,7 +41,7 @@ from omnigraph.history.feed.tokens import FeedCursor, FeedPage, FeedScope, decod
 from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.manifest.rows import BatchMark, Commit, FeedMark
+from omnigraph.txn.manifest.rows import Commit, FeedMark
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, WriteTxn
@@ -183,38 +183,6 @@ def apply_batches(
         commit=done.commit,
         cost=done.cost,
     )
-
-
-def apply_rows(
-    branch_writer: BranchWriter,
-    catalog: Catalog,
-    changes: Sequence[ReceivedChange],
-    mark: BatchMark,
-    *,
-    commit_id: str = "",
-    actor: str | None = None,
-    message: str | None = None,
-    schema_hash: str | None = None,
-) -> Commit | None:
-    """Write changes as one piece of a stream, whose number is what makes a repeated call do nothing.
-
-    ``commit_id`` is the commit of the source whose schema the rows have, for errors.
-
-    Raises:
-        BatchRepeatedError: the branch has this piece already.
-        OmnigraphError: whatever :func:`apply_batches` does.
-    """
-    txn = branch_writer.begin(WriteKind.APPLY_CHANGES, actor=actor, message=message)
-    expect_schema(txn, schema_hash)
-    txn.mark_batch(mark)
-    writing = _Writing(catalog=catalog, commit_id=commit_id)
-
-    def decide(on: WriteTxn) -> None:
-        writing.write(on, changes)
-
-    decide(txn)
-    txn.decide = decide
-    return branch_writer.commit(txn).commit
 
 
 @dataclass(kw_only=True)

@@ -15,6 +15,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.reading.parquet import can_parse
 from omnigraph.engine.load.reading.tables import column_kind, takes_integers
+from omnigraph.engine.load.sources.dialect import is_text
 from omnigraph.engine.rows.changes import OP, SEQ, can_mark
 from omnigraph.errors import Mistake, UsageError
 from omnigraph.pipelines.check.calls import called
@@ -29,6 +30,7 @@ from omnigraph.spark.steps.analysis import Flaw, FrameAnalyst, columns_of, flaw_
 CANONICAL = "canonical_id"
 """The column that a resolution adds."""
 
+_TEXT_FORMATS = frozenset({"csv", "text"})
 _TEXTS = ("normalised", "jaro_winkler", "token_overlap")
 
 
@@ -47,12 +49,20 @@ class _Looking:
         self._analyst = analyst
         self._catalog = catalog
         self._frames: dict[str, Any] = {}
+        # Steps whose rows come from files that hold nothing but texts.
+        self._written: set[str] = set()
         self.mistakes: list[Mistake] = []
 
     def take(self, step: OrderedStep) -> None:
         """Make the frame of a step, unless one that it needs could not be made."""
         if not isinstance(step, SourceStep) and any(name not in self._frames for name in step.inputs):
             return
+        if isinstance(step, SourceStep):
+            is_written = step.format in _TEXT_FORMATS
+        else:
+            is_written = not self._written.isdisjoint(step.inputs)
+        if is_written:
+            self._written.add(step.name)
         made = self._made(step)
         if isinstance(made, Mistake):
             self.mistakes.append(made)
@@ -117,9 +127,10 @@ class _Looking:
 
     def _rule_mistakes(self, step: TypeStep, frame: Any) -> Iterator[Mistake]:
         """Yield expressions that do not fit the columns, whatever the schema says."""
+        seen = self._analyst.with_set(frame, step.set)
         for one in step.expect:
             told = f"the condition of '{one.name}'"
-            yield from self._condition_mistakes(step, frame, one.condition, told, one.place or step.place)
+            yield from self._condition_mistakes(step, seen, one.condition, told, one.place or step.place)
         if step.deletes is not None:
             yield from self._condition_mistakes(step, frame, step.deletes, "deletes", step.place_of("deletes"))
         for found in () if step.sequence is None else self._typed(step, frame, "sequence", step.sequence):
@@ -151,7 +162,7 @@ class _Looking:
         yield from _unused(step, owner, columns)
         for name in columns.names:
             if name not in step.set and owner.get(name) is not None and columns.names.count(name) == 1:
-                yield from _misfit(step, owner, name, columns.field(name).type, f"column '{name}'", key="")
+                yield from self._misfit(step, owner, name, columns.field(name).type, f"column '{name}'", key="")
         for name, text in step.set.items():
             if owner.get(name) is not None:
                 yield from self._misfits(step, owner, name, text, frame, key=f"set.{name}")
@@ -178,7 +189,22 @@ class _Looking:
                 yield found
             # An expression for an id is made a text, whatever single value it is.
             elif target not in {"id", *ENDS} or pa.types.is_nested(found):
-                yield from _misfit(step, owner, target, found, f"{key} ({text})", key=key)
+                yield from self._misfit(step, owner, target, found, f"{key} ({text})", key=key)
+
+    def _misfit(
+        self, step: TypeStep, owner: NodeType | EdgeType, target: str, given: pa.DataType, told: str, *, key: str
+    ) -> Iterator[Mistake]:
+        """Yield a mistake if values of a type cannot become values of a property."""
+        kind = column_kind(owner, target)
+        if can_parse(kind, given) or (takes_integers(owner, target) and pa.types.is_integer(given)):
+            return
+        if is_text(given) and step.name in self._written:
+            # They are read as a load reads them; one that stands for no value is a matter of its row.
+            return
+        what = f"property '{target}' of {owner.name}"
+        if target in {"id", *ENDS}:
+            what = f"{'the id' if target == 'id' else 'an end'} of {owner.name}"
+        yield step_mistake(step, f"{told} is {given}, and {what} is {kind}", key=key)
 
     def _end_mistakes(
         self,
@@ -197,7 +223,7 @@ class _Looking:
                 hint = f"add a column {spellings[0]}, or give {side}"
                 yield step_mistake(step, f"'{step.name}' gives no '{spellings[0]}', an end of {owner.name}", hint)
             for name in found[:1]:
-                yield from _misfit(step, owner, side, columns.field(name).type, f"column '{name}'", key="")
+                yield from self._misfit(step, owner, side, columns.field(name).type, f"column '{name}'", key="")
             return
         assert self._catalog is not None  # noqa: S101 - there is an owner
         try:
@@ -273,16 +299,3 @@ def _unused(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Schema) -> I
     for name in dict.fromkeys(columns.names):
         if columns.names.count(name) > 1:
             yield step_mistake(step, f"two columns of '{step.name}' are called '{name}'")
-
-
-def _misfit(
-    step: TypeStep, owner: NodeType | EdgeType, target: str, given: pa.DataType, told: str, *, key: str
-) -> Iterator[Mistake]:
-    """Yield a mistake if values of a type cannot become values of a property."""
-    kind = column_kind(owner, target)
-    if can_parse(kind, given) or (takes_integers(owner, target) and pa.types.is_integer(given)):
-        return
-    what = f"property '{target}' of {owner.name}"
-    if target in {"id", *ENDS}:
-        what = f"{'the id' if target == 'id' else 'an end'} of {owner.name}"
-    yield step_mistake(step, f"{told} is {given}, and {what} is {kind}", key=key)

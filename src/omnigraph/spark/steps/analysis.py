@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.sessions.reach import cause_of
+from omnigraph.spark.steps.rows import with_set
 from omnigraph.spark.steps.sources import reader_format, reader_options
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class FrameAnalyst:
         # The texts are those of people who may run any program in the same session.
         found = self.run_sql(f"SELECT * FROM frame ORDER BY {order}", {"frame": frame})  # noqa: S608 - see above
         return found if isinstance(found, Flaw) else None
+
+    def with_set(self, frame: DataFrame, given: Mapping[str, str]) -> DataFrame:
+        """Return a frame as conditions see it; expressions that have no meaning are left out."""
+        sound = {name: text for name, text in given.items() if not isinstance(self.type_of(frame, text), Flaw)}
+        return with_set(frame, sound)
 
     def with_text(self, frame: DataFrame, column: str) -> DataFrame:
         """Return a frame with one more column of text."""

@@ -71,6 +71,7 @@ def bound_reader(prepared: PreparedRows, catalog: Catalog, *, as_log: bool) -> S
         columns=prepared.mapped,
         dialect=Dialect(ignore_extra_columns=True),
         takes_changes=as_log,
+        takes_texts=True,
     )
     # A column that another one stands for is not taken by its name as well.
     hidden = {name for name in prepared.mapped if name in columns.names and name not in prepared.mapped.values()}

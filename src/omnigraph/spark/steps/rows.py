@@ -171,15 +171,23 @@ def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
         preparing.take_ends(catalog)
     if as_log:
         preparing.take_marks()
-    for number, rule in enumerate(step.rules):
-        preparing.put(f"{_OURS}rule{number}", fn.coalesce(fn.expr(rule.condition).cast("boolean"), fn.lit(False)))
     rule_columns = tuple(f"{_OURS}rule{number}" for number in range(len(step.rules)))
+    flags = {
+        column: fn.coalesce(fn.expr(rule.condition).cast("boolean"), fn.lit(False))
+        for column, rule in zip(rule_columns, step.rules, strict=True)
+    }
     rejecting = [
         fn.col(column)
         for column, rule in zip(rule_columns, step.rules, strict=True)
         if rule.outcome in {"quarantine", "fail"}
     ]
-    frame = step.frame.withColumns(preparing.columns) if preparing.columns else step.frame
+    frame = step.frame
+    if flags:
+        seen = with_set(frame, step.set)
+        added = [name for name in seen.columns if name not in frame.columns]
+        frame = seen.withColumns(flags).drop(*added)
+    if preparing.columns:
+        frame = frame.withColumns(preparing.columns)
     if rejecting:
         # Only of rows that somebody will look for: a text of each row would cost more than the rest of it.
         good = rejecting[0]
@@ -198,6 +206,15 @@ def prepare(step: StepRows, catalog: Catalog, *, as_log: bool) -> PreparedRows:
         rule_columns=rule_columns,
         place=None if step.dedupe is None else _PLACE,
     )
+
+
+def with_set(frame: DataFrame, given: Mapping[str, str]) -> DataFrame:
+    """Return a frame as conditions see it: its columns, and the properties that ``given`` adds to them."""
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is loaded where it is used
+
+    known = {name.lower() for name in frame.columns}
+    added = {name: fn.expr(text) for name, text in given.items() if name.lower() not in known}
+    return frame.withColumns(added) if added else frame
 
 
 class _Preparing:

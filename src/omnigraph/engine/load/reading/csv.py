@@ -9,18 +9,17 @@ import codecs
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.reading.csv_records import BrokenQuote, Records, Signs, iter_records
 from omnigraph.engine.load.reading.jsonl import LineStream, ReadChunk, read_ahead
-from omnigraph.engine.load.reading.tables import ColumnBinding, ParsedColumn, TableReader, bind, owner_of
-from omnigraph.engine.load.reading.texts import parse_texts, value_of_text
+from omnigraph.engine.load.reading.tables import ColumnBinding, TableReader, bind, owner_of
+from omnigraph.engine.load.reading.texts import parsed_texts
 from omnigraph.engine.load.sources.dialect import UTF_8, Dialect
 from omnigraph.engine.load.sources.source import Source, open_source, reading
 from omnigraph.engine.rows import DecodedChunk, RowProblem
@@ -62,7 +61,7 @@ def read_csv(
                 table = partial(
                     TableReader,
                     catalog,
-                    parse=partial(_parse, source.dialect),
+                    parse=partial(parsed_texts, dialect=source.dialect),
                     is_patch=is_patch,
                     truncate=truncate,
                     dialect=source.dialect,
@@ -233,13 +232,3 @@ def _is_broken(cell: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def _parse(dialect: Dialect, kind: PropertyType, column: pa.Array) -> ParsedColumn:
-    values, bad = parse_texts(kind, column, dialect)
-
-    def value_at(row: int) -> Any:
-        text = column[row].as_py()
-        return None if text is None else value_of_text(kind, text, dialect)
-
-    return ParsedColumn(values=values, flavour="text", bad=bad, value_at=value_at)

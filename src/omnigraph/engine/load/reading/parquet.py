@@ -29,7 +29,14 @@ from omnigraph.engine.load.reading.tables import (
     owner_of,
     takes_integers,
 )
-from omnigraph.engine.load.reading.texts import read_decimals, read_words, usual_dates, value_of_date, value_of_word
+from omnigraph.engine.load.reading.texts import (
+    parsed_texts,
+    read_decimals,
+    read_words,
+    usual_dates,
+    value_of_date,
+    value_of_word,
+)
 from omnigraph.engine.load.sources.dialect import USUAL, Dialect, is_text, plain_column
 from omnigraph.engine.load.sources.source import STDIN, Source, reading, refuse_bomb
 from omnigraph.engine.rows import DecodedChunk, RowProblem
@@ -322,7 +329,8 @@ def misfits(source: Source, binding: ColumnBinding, schema: pa.Schema) -> tuple[
         is_id = takes_integers(owner, target) and is_whole(plain)
         # What pandas makes of whole numbers as soon as one of them is missing.
         is_pandas = source.is_in_memory and kind.scalar in INTEGERS and not kind.is_list and pa.types.is_floating(plain)
-        if not can_parse(kind, given) and not is_id and not is_pandas:
+        is_written = source.takes_texts and is_text(plain)
+        if not can_parse(kind, given) and not is_id and not is_pandas and not is_written:
             text = f"property '{target}' expects {kind}, got a column of {given}"
             line = source.header_line
             found.append(RowProblem(line=line, rule="type", message=text, type_name=owner.name, property=target))
@@ -344,6 +352,8 @@ def arrow_reader(
 
 def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False) -> ParsedColumn:
     """Parse a column of Arrow values; instants between two milliseconds are cut, or left to the exact decoder."""
+    if is_text(column.type) and not can_parse(kind, column.type):
+        return parsed_texts(kind, column)
     values, flavour, bad = parse_array(kind, column, truncate=truncate)
 
     def value_at(row: int) -> Any:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.engine.load.reading.tables import ParsedColumn
 from omnigraph.engine.load.sources.dialect import USUAL, Dialect
 from omnigraph.engine.rows.columnar import mask_of
 from omnigraph.engine.rows.columns import TEMPORAL, Mask, json_type
@@ -55,6 +56,17 @@ def parse_texts(kind: PropertyType, texts: pa.Array, dialect: Dialect = USUAL) -
     if kind.scalar is Scalar.BOOL:
         return read_words(texts)
     return (usual_dates(texts) if kind.scalar in TEMPORAL else texts), None
+
+
+def parsed_texts(kind: PropertyType, column: pa.Array, *, dialect: Dialect = USUAL) -> ParsedColumn:
+    """Return a column of texts with the values that they stand for."""
+    values, bad = parse_texts(kind, column, dialect)
+
+    def value_at(row: int) -> Any:
+        text = column[row].as_py()
+        return None if text is None else value_of_text(kind, text, dialect)
+
+    return ParsedColumn(values=values, flavour="text", bad=bad, value_at=value_at)
 
 
 def value_of_text(kind: PropertyType, text: str, dialect: Dialect = USUAL) -> Any:

@@ -59,6 +59,7 @@ class Source:
         longest_bytes: its longest record, if somebody measured it; readers make room for it.
         called: what messages call it, where that is not its path.
         takes_changes: its rows are those of a change log, and may have an operation and a sequence.
+        takes_texts: a text in one of its columns may stand for a value of any property, as in CSV.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Source:
     longest_bytes: int = 0
     called: str | None = None
     takes_changes: bool = False
+    takes_texts: bool = False
 
     @property
     def name(self) -> str:
