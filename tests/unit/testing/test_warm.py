@@ -2,12 +2,13 @@
 
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tests.e2e.process import clean_environment
-from tests.warm import WarmProcess, fresh_folder, run_warm, server_address
+from tests.warm import WarmProcess, fresh_folder, run_warm, server_address, warm_command
 
 
 def start(tmp_path, program, out):
@@ -45,3 +46,14 @@ def test_a_client_that_goes_away_stops_nobody(tmp_path):
     finished = run_warm("json.tool", ["--help"], cwd=Path(tmp_path), env=clean_environment())
     assert finished.returncode == 0
     assert finished.stdout.startswith(b"usage")
+
+
+def test_a_process_that_a_shell_has_started_ends_with_its_client(tmp_path):
+    script = tmp_path / "waits.py"
+    script.write_text("import signal\nprint('waits', flush=True)\nsignal.pause()\n")
+    command = f'{warm_command("tests.warm.script")} "{script}"'
+    with subprocess.Popen(["/bin/sh", "-c", command], stdout=subprocess.PIPE) as client:
+        assert client.stdout.readline() == b"waits\n"
+        client.terminate()
+        # The process has the other end of the pipe, which closes with it.
+        assert client.stdout.read() == b""
