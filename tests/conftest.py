@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # A plain run is the same run every time, here and elsewhere; `make fuzz` looks for what nobody has seen yet. Neither
@@ -38,6 +39,8 @@ pytest_plugins = ["tests.fixtures_s3"]
 # Folders whose tests share what is expensive to make, a session of Spark and deep graphs: one worker runs each, before
 # any file, because they take longest.
 _TOGETHER = ("tests/spark/", "tests/cost/")
+# The file there whose tests start drivers of their own, and share nothing.
+_APART = "tests/spark/test_session_ends.py"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class FilesAndFolders(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = next(filter(nodeid.startswith, _TOGETHER), None)
-            return super()._split_scope(nodeid) if folder is None else folder
+            return super()._split_scope(nodeid) if folder is None or nodeid.startswith(_APART) else folder
 
     return FilesAndFolders(config, log)
 
@@ -60,6 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put what takes longest first where several workers share the run."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """Look for examples in docstrings of the package alone: tests have none, and every worker would read them all."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -19,7 +19,12 @@ MakeJob = Callable[..., Job]
 def params(chosen: Mapping[str, Sequence[Any]]) -> list[Any]:
     """The cases of every store as parameters of a test; one worker takes those that are brought about together."""
     return [
-        pytest.param(store, case, id=f"{store}-{case.name}", marks=pytest.mark.xdist_group(f"{store}-{chunk[0].name}"))
+        pytest.param(
+            store,
+            case,
+            id=f"{store}-{case.name}",
+            marks=[pytest.mark.xdist_group(f"{store}-{chunk[0].name}"), *([pytest.mark.more] if store == "s3" else [])],
+        )
         for store, cases in chosen.items()
         for chunk in chunks(cases)
         for case in chunk

@@ -11,6 +11,7 @@ from tests.crash.dying import crash_alone, crash_together
 from tests.crash.kinds import DRAFT, create_branch
 from tests.crash.matrix import DELETE_POINTS, FORWARD, IS_FULL
 from tests.crash.torn import IMPATIENT
+from tests.marks import STORES
 from tests.txn_graph import PERSON, TEAM, init_graph, insert, join, node_rows, open_graph, read_ids
 
 ENDED = ("txn.branch_delete.after_end", "txn.branch_delete.after_reclaim")
@@ -63,7 +64,7 @@ def _assert_name_is_free(storage):
     assert_sound(storage)
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_killed_deletion_is_finished_by_whoever_opens_the_graph(store, places_of):
     places = places_of(store)
     storages = {point: _prepare(places) for point in _points(store, DELETE_POINTS)}
@@ -77,7 +78,7 @@ def test_a_killed_deletion_is_finished_by_whoever_opens_the_graph(store, places_
         _assert_name_is_free(storage)
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_killed_recoverer_of_a_deletion_changes_nothing_about_its_end(store, places_of):
     places = places_of(store)
     storages = {point: _prepare(places) for point in _points(store, RECOVERER_POINTS)}
@@ -116,7 +117,7 @@ def _assert_retired(storage, merged, *, recoveries):
         assert graph.snapshot_at(BranchName(MAIN), merged).existing_ids(PERSON, ["a", "b", "again"]) == {"a", "b"}
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_killed_deletion_of_a_merged_branch_is_finished_and_leaves_its_states(store, places_of):
     places = places_of(store)
     points = (*DELETE_POINTS, "txn.publish.before_cas", "txn.publish.after_cas")
@@ -136,7 +137,7 @@ def test_a_killed_deletion_of_a_merged_branch_is_finished_and_leaves_its_states(
             insert(graph, TEAM, node_rows(["late"]), branch=DRAFT)
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_creator_killed_behind_its_ref_has_made_the_branch(store, places_of):
     places = places_of(store)
     storage = init_graph(places.fresh(), places.options)

@@ -21,6 +21,7 @@ from tests.crash.dying import crash_alone, crash_together
 from tests.crash.killing import job_of, killing_recoverers, killing_writers, morgues, params
 from tests.crash.kinds import create_branch, initialise
 from tests.crash.matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES, FORWARD
+from tests.marks import STORES
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
 
 _job = partial(job_of, Job)
@@ -76,7 +77,7 @@ def _assert_recovers(crash, storage, twins, recovery):
     assert_next_write_succeeds(crash.writer, storage)
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_killed_init_leaves_no_graph_and_the_next_one_succeeds(store, places_of):
     places = places_of(store)
     storage = Storage.open(places.fresh(), places.options)
@@ -93,7 +94,7 @@ def test_a_killed_init_leaves_no_graph_and_the_next_one_succeeds(store, places_o
         assert read_ids(graph, PERSON) == ["a"]
 
 
-@pytest.mark.parametrize("store", ["local", "s3"])
+@pytest.mark.parametrize("store", STORES)
 def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store, places_of):
     places = places_of(store)
     storage = init_graph(places.fresh(), places.options)

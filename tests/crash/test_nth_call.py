@@ -29,6 +29,7 @@ from tests.crash.nth_call import (
     fail_call,
 )
 from tests.crash.torn import IMPATIENT
+from tests.marks import first
 from tests.txn_graph import (
     KNOWS,
     PERSON,
@@ -144,7 +145,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(
-    "loop", [pytest.param(loop, id=loop.name) for loop in (every_loop(OPERATIONS) if IS_FULL else PLAIN)]
+    "loop", first(4, [pytest.param(loop, id=loop.name) for loop in (every_loop(OPERATIONS) if IS_FULL else PLAIN)])
 )
 @pytest.mark.timeout(900)
 def test_no_failing_call_breaks_the_graph_or_makes_an_error_lie(loop, clean_s3_endpoint):

@@ -12,6 +12,7 @@ from tests.crash.later import later_world
 from tests.crash.matrix import IS_FULL
 from tests.crash.nth_call import DROP_AFTER, ERROR_AFTER, OUTAGE, TROUBLES
 from tests.crash.torn import IMPATIENT
+from tests.marks import first
 from tests.txn_graph import PERSON, TEAM, init_graph, insert, join, node_rows, open_graph, read_ids
 
 DRAFT = BranchName("draft")
@@ -103,7 +104,7 @@ def _assert_settles(storage, error, *, is_merged):
         assert read_ids(graph, PERSON, MAIN) == ["a"]
 
 
-@pytest.mark.parametrize(("trouble", "again", "step", "is_merged"), FULL if IS_FULL else PLAIN)
+@pytest.mark.parametrize(("trouble", "again", "step", "is_merged"), first(2, FULL if IS_FULL else PLAIN))
 @pytest.mark.timeout(900)
 def test_no_failing_call_of_a_deletion_breaks_the_graph_or_makes_an_error_lie(
     trouble, again, step, is_merged, clean_s3_endpoint

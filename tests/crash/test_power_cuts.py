@@ -15,6 +15,7 @@ from tests.crash.checks import assert_sound, state_of, without_indexes
 from tests.crash.kinds import DRAFT, KINDS, WriterKind
 from tests.crash.matrix import IS_FULL
 from tests.crash.power import VARIANTS, Recorder
+from tests.marks import first
 from tests.txn_graph import PERSON, TEAM, insert, node_rows, open_graph
 
 FULL = TxnSettings(durability="full")
@@ -122,7 +123,7 @@ def _tables(graph, branch):
     return graph.snapshot(branch).state.tables
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", first(4, OPERATIONS))
 def test_a_power_cut_leaves_all_of_a_write_or_nothing_and_never_a_graph_that_does_not_open(name, tmp_path, monkeypatch):
     operation = OPERATIONS[name]
     storage = operation.kind.prepare(str(tmp_path / "g"), None)

@@ -8,13 +8,14 @@ from omnigraph.errors import RequestRepeatedError
 from tests.crash.dying import crash_together
 from tests.crash.keyed_child import CALL, KeyedJob, send
 from tests.crash.matrix import AFTER_TABLE, BEFORE_CLAIM, BEFORE_TABLE, CLAIMED, LANDED, PUBLISHED, RELEASED
+from tests.marks import STORES
 from tests.txn_graph import PERSON, history, init_graph, open_graph, read_ids
 
 LOST = (*BEFORE_CLAIM, *CLAIMED, BEFORE_TABLE)
 KEPT = (AFTER_TABLE, *LANDED, *PUBLISHED, *RELEASED)
 
 
-@pytest.fixture(scope="module", params=["local", "s3"])
+@pytest.fixture(scope="module", params=STORES)
 def killed(request, places_of):
     places = places_of(request.param)
     storages = {point: init_graph(places.fresh(), places.options) for point in (*LOST, *KEPT)}

@@ -27,6 +27,7 @@ from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
 from tests.crash.torn import IMPATIENT, fill, sidecars, tear
+from tests.marks import STORES
 from tests.txn_graph import (
     PERSON,
     RELAXED,
@@ -41,7 +42,7 @@ from tests.txn_graph import (
 )
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=STORES)
 def storage(request, tmp_path):
     if request.param == "s3":
         endpoint = request.getfixturevalue("clean_s3_endpoint")

@@ -273,7 +273,15 @@ def _imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[str, str, bool
                 elif node.module in known:
                     yield node.module, alias.name, is_run
         below = is_run and not _is_for_types(node)
-        pending.extend((child, below) for child in ast.iter_child_nodes(node))
+        pending.extend((child, below) for child in _statements_in(node))
+
+
+def _statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a block, and what holds more of them; imports are nowhere else."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        block = getattr(node, name, ())
+        if isinstance(block, list):
+            yield from block
 
 
 def _is_for_types(node: ast.AST) -> bool:

@@ -5,10 +5,11 @@ These are short runs; ``make soak`` plays the same scenarios at full size.
 
 import pytest
 
+from tests.marks import STORES
 from tests.multiprocess.scenarios import Freezer, Killer, Scenario, run_scenario
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=STORES)
 def place(request, tmp_path):
     """A root and its storage options."""
     if request.param == "local":

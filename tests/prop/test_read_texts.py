@@ -32,10 +32,15 @@ def reads():
     return [seeded_text(seed, SCHEMAS[seed % len(SCHEMAS)]) for seed in range(COUNT)]
 
 
-def test_every_text_has_an_answer(reads, graphs):
+@pytest.fixture(scope="module")
+def trees(reads):
+    return [parse_queries(read.text) for read in reads]
+
+
+def test_every_text_has_an_answer(reads, trees, graphs):
     rows = faults = 0
-    for seed, read in enumerate(reads):
-        (decl,) = parse_queries(read.text).queries
+    for seed, (read, tree) in enumerate(zip(reads, trees, strict=True)):
+        (decl,) = tree.queries
         try:
             answer = evaluate(decl, SCHEMAS[seed % len(SCHEMAS)], graphs[seed % len(graphs)], read.parameters, NOW_MS)
         except Fault:
@@ -47,16 +52,15 @@ def test_every_text_has_an_answer(reads, graphs):
     assert faults < COUNT * 0.1
 
 
-def test_every_text_is_its_formatted_self(reads):
-    for read in reads:
-        tree = parse_queries(read.text)
+def test_every_text_is_its_formatted_self(reads, trees):
+    for read, tree in zip(reads, trees, strict=True):
         assert parse_queries(format_queries(tree)).queries == tree.queries, read.text
 
 
-def test_texts_cover_every_function_and_every_form(reads):
+def test_texts_cover_every_function_and_every_form(trees):
     functions, forms = set(), set()
-    for read in reads:
-        for node in _nodes(parse_queries(read.text).queries[0].body):
+    for tree in trees:
+        for node in _nodes(tree.queries[0].body):
             forms.add(type(node).__name__)
             if isinstance(node, ast.Call):
                 functions.add(node.function.text)
@@ -65,8 +69,8 @@ def test_texts_cover_every_function_and_every_form(reads):
     assert wanted - forms == UNWRITTEN
 
 
-def test_texts_cover_every_option(reads):
-    bodies = [parse_queries(read.text).queries[0].body for read in reads]
+def test_texts_cover_every_option(trees):
+    bodies = [tree.queries[0].body for tree in trees]
     nodes = [node for body in bodies for node in _nodes(body)]
     aggregates = [node for node in nodes if isinstance(node, ast.Aggregate)]
     walks = [node for node in nodes if isinstance(node, ast.Traversal)]

@@ -1,20 +1,19 @@
-"""A server of a test: a process of its own that listens on a port of its own."""
+"""A server of a test: a process of its own, started warm, that listens on a port of its own."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 
 from tests.e2e.process import clean_environment
+from tests.warm import WarmProcess
 
 ROOT = Path(__file__).parents[2]
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
@@ -28,7 +27,8 @@ class RunningServer:
     """A server that listens; ``token`` is the one that it made for this run, if it did."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: WarmProcess
+    stdout: IO[str]
     log: Path
     token: str | None = None
 
@@ -48,26 +48,27 @@ def run_server(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[RunningServer]:
     """Run a command that serves, until the block ends."""
+    shown, given = os.pipe()
     with log.open("w", encoding="utf-8") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
+        process = WarmProcess(
+            command[0],
+            command[1:],
+            cwd=Path.cwd(),
             env=clean_environment(
                 PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}", OMNIGRAPH_AUTO_MAINTENANCE="0", **(environment or {})
             ),
+            out=given,
+            err=stderr.fileno(),
         )
-    try:
-        assert process.stdout is not None
-        line, token = process.stdout.readline().strip(), None
-        if line.startswith(MADE):
-            line, token = process.stdout.readline().strip(), line.removeprefix(MADE)
-        assert line.startswith(LISTENING), f"{line!r}: {log.read_text(encoding='utf-8')}"
-        yield RunningServer(url=f"http://{line.removeprefix(LISTENING)}", process=process, log=log, token=token)
-    finally:
-        if process.poll() is None:
-            process.terminate()
+    os.close(given)
+    with os.fdopen(shown, encoding="utf-8") as stdout:
+        try:
+            line, token = stdout.readline().strip(), None
+            if line.startswith(MADE):
+                line, token = stdout.readline().strip(), line.removeprefix(MADE)
+            assert line.startswith(LISTENING), f"{line!r}: {log.read_text(encoding='utf-8')}"
+            url = f"http://{line.removeprefix(LISTENING)}"
+            yield RunningServer(url=url, process=process, stdout=stdout, log=log, token=token)
+        finally:
+            process.send_signal(signal.SIGTERM)
             process.wait(WAIT_S)
-        if process.stdout is not None:
-            process.stdout.close()

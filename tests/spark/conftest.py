@@ -1,11 +1,15 @@
 """One session of Spark for every test of this folder; all of them run in one worker of the test run.
 
 It runs in the cores of this machine; with ``OMNIGRAPH_SPARK_MODE``, as ``make spark-clusters`` sets it, on a cluster.
+
+Every job takes a good part of a second, so that ``make test`` has one test of each ability, marked ``core``. All others
+are run by ``make test-more``, which continuous integration runs behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +18,18 @@ from tests.spark.clusters.modes import MODE, Opened, open_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the session, and is not of the core, as ``more``."""
+    for item in items:
+        needs_session = "spark" in getattr(item, "fixturenames", ())
+        if needs_session and item.path.is_relative_to(_HERE) and item.get_closest_marker("core") is None:
+            item.add_marker(pytest.mark.more)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import AlgorithmInputError, SparkUnsupportedError, TypeMissingError, UsageError
 from omnigraph.spark import algorithms
+from tests.marks import with_core
 from tests.unit.engine.algorithms.graphs import create, lines
 
 CASES = {
@@ -60,7 +61,7 @@ def graph(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("case", CASES if LONG else SHORT)
+@pytest.mark.parametrize("case", with_core(CASES if LONG else SHORT, {"degree", "connected_components"}))
 def test_rows_are_those_of_the_engine_in_process(graph, spark, case):
     name, params = case.partition(",")[0], CASES[case]
     wanted = graph.algorithms.run(name, None, params)
@@ -93,6 +94,7 @@ def test_earlier_states_and_limits(graph, spark):
     assert refused.value.code == "query.row_limit"
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("error", "arguments"),
     [
@@ -125,6 +127,7 @@ def test_values_are_written_by_executors_as_one_commit_and_only_where_they_chang
 RANKS = "query q() { match { $p: Person } return { $p.name as id, $p.place as rank } }"
 
 
+@pytest.mark.core
 def test_property_that_cannot_hold_the_values_is_refused_before_a_job_starts(graph, spark):
     with pytest.raises(AlgorithmInputError, match="has no property 'plaice'"):
         algorithms.write(graph, "degree", "Person.plaice", "Knows", spark=spark)

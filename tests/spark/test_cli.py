@@ -30,6 +30,7 @@ def run(tmp_path, monkeypatch, capsys):
     return command
 
 
+@pytest.mark.core
 def test_load_query_and_export_give_what_they_give_in_process(spark, run):
     # The workers of the session run in another folder than the command.
     code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")

@@ -21,6 +21,7 @@ def make(place, **more):
     return graph
 
 
+@pytest.mark.core
 def test_executors_compute_what_is_stale_and_one_commit_stores_it(tmp_path, spark):
     with make(tmp_path / "a", embedding=MOCK) as far, make(tmp_path / "b", embedding=MOCK) as near:
         near.embed()

@@ -14,6 +14,7 @@ from omnigraph.spark import export
 from omnigraph.store.location import Storage
 from tests.export_graph import SCHEMA, make_full_graph, tables_of
 from tests.load_graph import load_files, load_lines, make_graph
+from tests.marks import with_core
 from tests.session import Session
 
 SMALL = ExportSettings(rows_per_file=2)
@@ -36,7 +37,7 @@ def manifest_of(folder):
     return found
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("form", with_core(["jsonl", "csv", "parquet"], {"jsonl"}))
 def test_executors_write_the_same_bytes_as_the_embedded_engine(spark, graph, tmp_path, form):
     seen = []
     done = export(graph, tmp_path / "spark", form, spark=spark, settings=SMALL, progress=seen.append)

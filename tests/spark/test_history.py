@@ -158,6 +158,7 @@ def test_tasks_merge_and_compare_random_histories_as_one_process_does(template, 
         twins.expect_equal_states()
 
 
+@pytest.mark.core
 def test_executors_merge_and_compare_as_one_process_does(spark, template, tmp_path):
     choose = random.Random(5)  # noqa: S311 - no secret
     session = template.open()

@@ -49,6 +49,7 @@ def interrupt_at(gate):
     threading.Thread(target=run, daemon=True).start()
 
 
+@pytest.mark.core
 def test_an_interrupted_load_removes_what_its_tasks_wrote_and_can_be_repeated(spark, folder, monkeypatch):
     gate, before = folder / "gate", files(folder / "g")
     monkeypatch.setenv("OMNIGRAPH_FAILPOINTS", f"spark.load.after_write=pause:{gate}")
@@ -64,9 +65,8 @@ def test_an_interrupted_load_removes_what_its_tasks_wrote_and_can_be_repeated(sp
     assert audit(str(folder / "g"), {}) == []
 
 
-@pytest.mark.skipif(
-    os.environ.get("OMNIGRAPH_SPARK") != "full", reason="starts drivers of its own; make spark-full runs it"
-)
+# It starts drivers of its own.
+@pytest.mark.more
 def test_an_interrupted_command_ends_its_jobs_and_says_nothing(folder):
     gate, before = folder / "gate", files(folder / "g")
     (folder / "rows.jsonl").write_text(lines(3, 6, 2))

@@ -55,6 +55,7 @@ def expected(tmp_path):
         return export(other)
 
 
+@pytest.mark.core
 def test_every_format_gives_the_graph_of_an_embedded_load(spark, graph, expected, tmp_path):
     half = len(PEOPLE) // 2
     (tmp_path / "input").mkdir()
@@ -84,6 +85,7 @@ def test_frames_of_several_types_are_one_commit(spark, graph, expected):
     assert graph.snapshot().state.version == before + 1
 
 
+@pytest.mark.core
 def test_a_bad_row_of_a_frame_is_named_by_its_number(spark, graph):
     rows = [{"name": f"p{number}", "age": 200 if number == 37 else 1} for number in range(60)]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows)).coalesce(1)
@@ -108,6 +110,7 @@ def test_a_merge_on_spark_writes_what_changed_and_refuses_what_an_append_may_not
         load(graph, [str(data)], "append", spark=spark, settings=SMALL)
 
 
+@pytest.mark.core
 def test_a_change_log_of_frames_gives_the_graph_of_the_embedded_one(spark, graph, tmp_path):
     gone = {f"p{number}" for number in range(0, 400, 40)}
     people = [{**person, "_op": None, "_seq": 1} for person in PEOPLE]

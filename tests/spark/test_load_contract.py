@@ -43,6 +43,7 @@ def test_a_load_on_spark_ends_as_the_embedded_one_does(spark, case, mode, tmp_pa
                 assert export_of(graph) == export_of(other)
 
 
+@pytest.mark.core
 def test_files_as_a_new_user_brings_them_end_as_in_the_embedded_load(spark, tmp_path):
     folder = write_raw(tmp_path / "raw")
     with make_graph(tmp_path / "graph", RAW_SCHEMA) as graph:

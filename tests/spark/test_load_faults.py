@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.load import SparkLoadSettings, load
 from omnigraph.spark.load.job import SparkLoadRequest
@@ -38,6 +40,7 @@ def test_workers_that_die_after_their_work_change_nothing_about_the_graph(spark,
     assert audit(str(tmp_path / "graph"), {}) == []
 
 
+@pytest.mark.core
 def test_a_worker_killed_while_it_writes_a_fragment_changes_nothing_about_the_graph(spark, tmp_path):
     data = tmp_path / "data.jsonl"
     data.write_text(people(range(300), age=2))

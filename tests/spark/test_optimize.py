@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from omnigraph.spark.maintenance import ExecutorMaintenance, OptimizeStep, optimize_on_spark
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.store.staging.compaction import CompactionPolicy
@@ -68,6 +70,7 @@ def answers(session):
     }
 
 
+@pytest.mark.core
 def test_executors_optimize_a_graph_as_this_process_would(spark, tmp_path):
     here, there = grown_graph(tmp_path / "here"), tmp_path / "there"
     shutil.copytree(here, there)

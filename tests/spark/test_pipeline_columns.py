@@ -17,6 +17,8 @@ from omnigraph.pipelines.yaml_file import read_yaml
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.core
+
 SCHEMA = Path(__file__).parents[1] / "corpus" / "pipelines" / "schema.pg"
 COLUMNS = "email string, full_name string, age int, team_code string, since date, op string, updated_at timestamp"
 

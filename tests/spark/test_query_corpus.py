@@ -22,6 +22,7 @@ from omnigraph.spark.query.run import collect, lower, watched
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads import CASES, _parameters, _Sessions, _world_of
+from tests.marks import number_of, with_core
 from tests.query_oracle.agreement import table_rows
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -37,11 +38,11 @@ CHOSEN = {
     "output-08",
     "traversals-14",
 }
+CORE = {"bindings-15", "negation-04", "traversals-14"}
 READS = [
     case
     for case in CASES
-    if not any(word in case.sections["query"] for word in SEARCHES)
-    and (LONG or "-".join(case.id.split("-")[:2]) in CHOSEN)
+    if not any(word in case.sections["query"] for word in SEARCHES) and (LONG or number_of(case) in CHOSEN)
 ]
 NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
 
@@ -54,7 +55,7 @@ def sessions(tmp_path_factory):
         session.close()
 
 
-@pytest.mark.parametrize("case", READS, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", with_core(READS, CORE, number_of), ids=lambda case: case.id)
 def test_read_gives_on_spark_what_it_gives_in_process(case, sessions, spark):
     session, text, params = sessions[_world_of(case), "none"], case.sections["query"], _parameters(case)
     found = query(session, text, params, params_form="strict", spark=spark).to_arrow()
@@ -101,6 +102,7 @@ def test_frame_counts_nothing_as_one_row_where_spark_drops_all_parts(sessions, s
         spark.conf.set("spark.sql.adaptive.enabled", "false")
 
 
+@pytest.mark.core
 def test_read_stops_at_its_limits(sessions, spark):
     session, text = sessions["graph", "none"], "query q() { match { $p: Person } return { $p.name } }"
     with pytest.raises(QueryRowLimitError):
@@ -111,6 +113,7 @@ def test_read_stops_at_its_limits(sessions, spark):
         query(session, text, spark=spark, options=QueryOptions(cancel=cancel))
 
 
+@pytest.mark.core
 def test_cancelling_ends_the_job_that_runs(spark, tmp_path):
     cancel, started = threading.Event(), tmp_path / "started"
     options = QueryOptions(cancel=cancel)

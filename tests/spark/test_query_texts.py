@@ -17,6 +17,7 @@ from omnigraph.spark.query.run import collect, lower
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads_2 import _parameters
+from tests.marks import number_of, with_core
 from tests.prop.random_graphs import GRAPH_COUNT, GraphShelf
 from tests.prop.read_schemas import NOW_MS, SCHEMAS
 from tests.query_oracle import Fault, evaluate
@@ -45,7 +46,8 @@ CHOSEN = {
     "walks-20",
 }
 ON_SPARK = [case for case in READS if not any(word in case.sections["query"] for word in ("path ", "version("))]
-RUN = [case for case in ON_SPARK if LONG or "-".join(case.id.split("-")[:2]) in CHOSEN]
+RUN = [case for case in ON_SPARK if LONG or number_of(case) in CHOSEN]
+CORE = {"aggregates-02", "failures-03", "stages-10", "walks-08"}
 # Every edge in one join after the other, nothing sent to all workers.
 SHUFFLED = {"blocks-08", "walks-04", "walks-11"}
 NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
@@ -67,10 +69,10 @@ def shelf(tmp_path_factory):
 
 
 def test_every_construct_that_is_chosen_is_there():
-    assert {"-".join(case.id.split("-")[:2]) for case in ON_SPARK} >= CHOSEN | SHUFFLED
+    assert {number_of(case) for case in ON_SPARK} >= CHOSEN | SHUFFLED | CORE
 
 
-@pytest.mark.parametrize("case", RUN, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", with_core(RUN, CORE, number_of), ids=lambda case: case.id)
 def test_read_gives_on_spark_what_it_gives_in_process(case, session, spark):
     text, params = case.sections["query"], _parameters(case)
     expected = outcome(partial(session.query, text, params, params_form="strict"))

@@ -194,6 +194,7 @@ def planted_records():
     return rows, planted
 
 
+@pytest.mark.core
 def test_planted_duplicates_are_found_and_others_are_not(spark):
     rows, planted = planted_records()
     found = resolve(spark, frame_of(spark, rows), "id", PLANTED)
@@ -244,7 +245,6 @@ def edges(graph, name, wanted):
     return [tuple(row.values()) for row in graph.query(text)]
 
 
-@pytest.mark.skipif(not IS_LONG, reason="a minute of small jobs; the page about resolution is run always")
 def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark, tmp_path):
     with omnigraph.init(tmp_path / "crm.omni", SCHEMA) as graph:
         add(graph, ("c2", "Mira Lowe"), ("c3", "mira löwe"), ("c4", "Bo Ek"), ("c6", "Mira Lowen"))
@@ -298,6 +298,7 @@ def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark,
         ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("schema", "names", "error"),
     [
@@ -322,6 +323,7 @@ def simple(**changes):
 ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -372,6 +374,7 @@ def test_input_that_does_not_fit_is_told_with_its_place(spark, arguments, text):
     assert refused.value.message.startswith(text)
 
 
+@pytest.mark.core
 def test_arguments_of_another_kind_are_refused(spark):
     frame = frame_of(spark, ROWS)
     for given in ([], {"previous": 3}, {"overrules": "same"}, {"overrules": [("a", "b", "same")]}):

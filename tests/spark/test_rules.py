@@ -10,6 +10,8 @@ from omnigraph.spark.runner import SparkRunner
 from tests.constraint_graph import catalog_of
 from tests.written_graph import change_and_written
 
+pytestmark = pytest.mark.core
+
 GRAPH = catalog_of("""
 node Person { name: String @key }
 node Box { size: I32? }

@@ -27,6 +27,7 @@ print(spark.range(3).count(), _hosts[0].process.pid)
 """
 
 
+@pytest.mark.core
 def test_session_of_the_process_is_used_as_it_is(spark):
     assert session(master="local[1]", conf={"spark.sql.shuffle.partitions": "77"}) is spark
     with ThreadPoolExecutor(1) as elsewhere:
@@ -34,12 +35,14 @@ def test_session_of_the_process_is_used_as_it_is(spark):
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
+@pytest.mark.core
 def test_settings_are_those_of_our_work(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.validateSchema.enabled") == "true"
     assert spark.conf.get("spark.ui.enabled") == "false"
 
 
+@pytest.mark.core
 def test_workers_run_the_drivers_python_and_import_compiled_modules(spark):
     def look(batches):
         import pyspark  # noqa: PLC0415 - it runs in a worker
@@ -53,6 +56,7 @@ def test_workers_run_the_drivers_python_and_import_compiled_modules(spark):
     assert ".zip" not in found[0].pyspark
 
 
+@pytest.mark.core
 def test_workers_do_not_look_through_our_libraries_after_every_task(spark):
     def look(_):
         import gc  # noqa: PLC0415 - it runs in a worker
@@ -65,6 +69,7 @@ def test_workers_do_not_look_through_our_libraries_after_every_task(spark):
     assert gc.get_freeze_count() == here
 
 
+@pytest.mark.core
 def test_workers_without_a_package_are_refused_by_its_name(spark, monkeypatch):
     monkeypatch.setattr(workers, "PACKAGES", ("omnigraph", "no_such_package"))
     monkeypatch.setattr(spark, workers.PASSED, False)
@@ -78,6 +83,7 @@ def test_master_and_remote_exclude_each_other():
         session(master="local[1]", remote="sc://localhost")
 
 
+@pytest.mark.core
 def test_tasks_are_counted_while_they_run(spark):
     told = []
     with watch_tasks(spark, told.append):
@@ -87,9 +93,8 @@ def test_tasks_are_counted_while_they_run(spark):
     assert all(count.total >= count.done for count in told)
 
 
-@pytest.mark.skipif(
-    os.environ.get("OMNIGRAPH_SPARK") != "full", reason="starts drivers of its own; make spark-full runs it"
-)
+# It starts drivers of its own.
+@pytest.mark.more
 def test_packaged_java_runs_spark_quietly_and_no_process_stays_behind(tmp_path):
     """The one that hosts the driver ends with the program, whether or not anybody stopped the session."""
     environment = {"OMNIGRAPH_CACHE": str(tmp_path), "PATH": os.environ["PATH"]}

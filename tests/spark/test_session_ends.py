@@ -53,9 +53,8 @@ def run(program: str, *, is_quiet: bool = True, **environment: str) -> list[str]
     return finished.stdout.splitlines()
 
 
-@pytest.mark.skipif(
-    os.environ.get("OMNIGRAPH_SPARK") != "full", reason="starts drivers of its own; make spark-full runs it"
-)
+# It starts drivers of its own.
+@pytest.mark.more
 def test_killed_driver_is_forgotten():
     # A driver takes ten seconds of the processor to start: that one starts behind a stop, too, is for the long run.
     again = """
@@ -88,6 +87,8 @@ def test_killed_driver_is_forgotten():
     ]
 
 
+# See above.
+@pytest.mark.more
 def test_interpreter_that_is_none_and_unknown_masters_are_told():
     lines = run(
         """

@@ -65,6 +65,7 @@ def read(spark, graph, **options):
     return spark.read.format("omnigraph").options(graph=str(graph), **options).load()
 
 
+@pytest.mark.core
 def test_rows_of_a_type_come_in_spark_types_and_filters_may_go_to_storage(spark, graph):
     frame = read(spark, graph, type="Person", partitions="3", pushdown="true")
     assert frame.schema.simpleString() == (
@@ -103,6 +104,7 @@ def test_a_frame_keeps_the_state_it_was_made_on(spark, graph):
     assert read(spark, graph, type="Knows").collect()[0].asDict() == {"id": "k", "src": "p0", "dst": "p1", "since": 7}
 
 
+@pytest.mark.core
 def test_a_query_is_a_frame_and_mistakes_say_their_code(spark, graph):
     text = "query old($n: I32) { match { $p: Person  $p.age > $n } return { $p.name as name, $p.age as age } }"
     frame = read(spark, graph, query=text, params='{"n": 9}')

@@ -37,6 +37,7 @@ def write(frame, graph, spark_mode="append", **options):
     frame.write.format("omnigraph").options(**options).mode(spark_mode).save()
 
 
+@pytest.mark.core
 def test_append_merge_and_overwrite_are_one_commit_each(spark, graph):
     _, before = people(graph)
     write(frame(spark, ("bob", 7), ("cy", None)), graph, actor="ann")
@@ -60,6 +61,7 @@ def test_a_graph_that_was_removed_and_made_again_is_written_and_read(spark, grap
     assert [tuple(row) for row in found] == [("ada", 2), ("eve", None)]
 
 
+@pytest.mark.core
 def test_a_write_that_breaks_a_rule_fails_with_our_code_and_changes_nothing(spark, graph):
     kept = people(graph)
     with pytest.raises(Exception, match="<Person>:") as raised:

@@ -127,6 +127,7 @@ def test_changes_reach_a_stream_once_across_restarts(spark, tmp_path):
     ]
 
 
+@pytest.mark.core
 def test_nodes_and_edges_of_one_stream_are_one_commit_for_each_micro_batch(spark, tmp_path):
     """Each line of the input becomes a node and an edge to it; no commit has one without the other."""
     root, incoming = tmp_path / "g", tmp_path / "in"

@@ -1,6 +1,7 @@
 """Asks the server for a process from a shell: ``client.py MODULE [ARGUMENTS]``. Imports next to nothing."""
 
 import os
+import signal
 import sys
 
 if __name__ == "__main__":
@@ -11,6 +12,8 @@ if __name__ == "__main__":
     environment = {name: value for name, value in os.environ.items() if name != protocol.SOCKET_VARIABLE}
     folder = os.getcwd()  # noqa: PTH109 - for the same reason
     with protocol.ask(os.environ[protocol.SOCKET_VARIABLE], sys.argv[1:], folder, environment, (0, 1, 2)) as line:
-        line.pid()
+        pid = line.pid()
+        # Whoever ends the client means its process.
+        signal.signal(signal.SIGTERM, lambda number, _: os.kill(pid, number))
         code = line.exit_code(None)
     sys.exit(code if code >= 0 else 128 - code)

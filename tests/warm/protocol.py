@@ -52,11 +52,16 @@ def ask(
             yield line
 
 
-def receive(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:
-    """Return what was asked for: arguments, folder, environment and streams."""
+def receive(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]] | None:
+    """Return what was asked for: arguments, folder, environment and streams; None if the client went away."""
     head, streams, _, _ = socket.recv_fds(connection, 10, 3)
+    if not head:
+        return None
     wanted, parts = int(head), bytearray()
     while len(parts) < wanted:
-        parts += connection.recv(min(_LARGEST, wanted - len(parts)))
+        part = connection.recv(min(_LARGEST, wanted - len(parts)))
+        if not part:
+            return None
+        parts += part
     arguments, cwd, env = json.loads(parts)
     return arguments, cwd, env, streams

@@ -14,10 +14,15 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import NoReturn
 
 import omnigraph
+from omnigraph.catalog import compile_schema
+from omnigraph.ir import compile_query
+from omnigraph.lang.pg import parse_schema
 from tests.warm.protocol import receive
 
 # What a warm process is not for, and the module that is the command itself.
@@ -26,12 +31,13 @@ UNUSED = ("omnigraph.spark", "omnigraph.testing", "omnigraph.__main__")
 
 def main() -> None:
     """Serve until standard input, which nobody writes to, comes to its end."""
+    with registering_nothing():
+        import_module("duckdb")
     for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."):
         if not module.name.startswith(UNUSED):
             import_module(module.name)
     # The libraries that a command loads when it first needs them.
     for name in (
-        "duckdb",
         "lance",
         "numpy.ma",
         "pyarrow.csv",
@@ -42,38 +48,90 @@ def main() -> None:
         "typer._adapters",
     ):
         import_module(name)
+    read_languages()
     # Lance warns of every fork; this process forks before Lance has run anything.
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
-    listener = socket.socket(fileno=int(sys.argv[1]))
     # What is there already is shared by all forks as long as no collection touches it.
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        ready, _, _ = select.select([listener, 0], [], [])
-        if 0 in ready:
-            # Taking down what is frozen, DuckDB reports as leaks, into the output of whoever started the tests.
-            os._exit(0)
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            wanted = receive(connection)
-            pid = os.fork()
-            if pid == 0:
-                connection.close()
-                become(*wanted)
-            watch(connection, pid)
-        connection.close()
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
 
 
-def watch(connection: socket.socket, pid: int) -> None:
-    """Tell the client about its process, and end."""
+def read_languages() -> None:
+    """Read the tables of both languages, and make the records that every text becomes."""
+    catalog = compile_schema(parse_schema("node Person { name: String @key }\nedge Knows: Person -> Person\n"))
+    for text in (
+        "query q($n: String) { match { $p: Person { name: $n }  $p knows $f } return { $f.name } order { $f.name } }",
+        "query q($n: String) { insert Person { name: $n } }",
+    ):
+        compile_query(text, None, catalog)
+
+
+@contextmanager
+def registering_nothing() -> Iterator[None]:
+    """Let a library register nothing for the end of a process; what DuckDB does there takes ten milliseconds."""
+    register = atexit.register
+    atexit.register = lambda function, *_, **__: function
     try:
-        connection.sendall(b"%d\n" % pid)
-        _, status = os.waitpid(pid, 0)
-        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        yield
     finally:
-        os._exit(0)
+        atexit.register = register
+
+
+class Server:
+    """Forks for every connection, and tells each client how its process ended."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._clients: dict[int, socket.socket] = {}
+        # A signal writes a byte there, which wakes the loop.
+        self._ended, self._wakes = socket.socketpair()
+
+    def serve(self) -> NoReturn:
+        for end_of_pair in (self._ended, self._wakes):
+            end_of_pair.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        while True:
+            ready, _, _ = select.select([self._listener, self._ended, 0], [], [])
+            if 0 in ready:
+                # Taking down what is frozen, DuckDB reports as leaks, into the output of whoever started the tests.
+                os._exit(0)
+            if self._ended in ready:
+                self._ended.recv(4096)
+                self._tell_ends()
+            if self._listener in ready:
+                self._start(self._listener.accept()[0])
+
+    def _start(self, connection: socket.socket) -> None:
+        wanted = receive(connection)
+        if wanted is None:
+            connection.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for one in (connection, self._listener, self._ended, self._wakes, *self._clients.values()):
+                one.close()
+            become(*wanted)
+        for stream in wanted[-1]:
+            os.close(stream)
+        self._clients[pid] = connection
+        _tell(connection, pid)
+
+    def _tell_ends(self) -> None:
+        while self._clients:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with self._clients.pop(pid) as connection:
+                _tell(connection, os.waitstatus_to_exitcode(status))
+
+
+def _tell(connection: socket.socket, number: int) -> None:
+    # The client may be gone.
+    with suppress(OSError):
+        connection.sendall(b"%d\n" % number)
 
 
 def become(arguments: list[str], cwd: str, env: dict[str, str], streams: list[int]) -> NoReturn:
@@ -90,6 +148,8 @@ def become(arguments: list[str], cwd: str, env: dict[str, str], streams: list[in
     sys.stdout = os.fdopen(1, "w", encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
     sys.argv = arguments
+    # Nobody has imported the module that a process runs.
+    sys.modules.pop(arguments[0], None)
     code: object = 0
     try:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

@@ -2,6 +2,7 @@
 
 ``json`` passes requests and responses through bytes, ``authorized`` asks a policy first, ``remote`` asks a real server
 process, and ``async`` and ``async-remote`` are the twin for event loops, over this process and over the server.
+``make test`` has those three that together hold the code of all of them, and ``make test-more`` the others.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ LEFT_OUT = {
     "test_arguments": {"async-remote"},
     "test_requests": {"async", "async-remote"},
 }
+IN_EVERY_RUN = {"local", "remote", "async"}
 
 
 def pytest_generate_tests(metafunc):
@@ -48,7 +50,11 @@ def pytest_generate_tests(metafunc):
     left_out = LEFT_OUT.get(name, set())
     if metafunc.definition.get_closest_marker("reads_when_shown"):
         left_out = {"async", "async-remote"}
-    chosen = [one for one in BACKENDS if one not in left_out]
+    chosen = [
+        one if one in IN_EVERY_RUN else pytest.param(one, marks=pytest.mark.more)
+        for one in BACKENDS
+        if one not in left_out
+    ]
     metafunc.parametrize("backend", chosen, indirect=True, scope="module")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_stream_ends_with_a_way_to_resume_when_the_server_stops(tmp_path: Path):
         with http.stream("GET", "/graphs/small/changes/stream") as answer:
             coming = events(answer.iter_lines())
             next(coming)
-            server.process.terminate()
+            server.process.send_signal(signal.SIGTERM)
             last = next(coming)
             assert last["event"] == "error"
             assert json.loads(last["data"])["resumable"] is True

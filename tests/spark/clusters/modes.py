@@ -26,6 +26,11 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
 }
+# In ``make test``: a plan for a few rows takes longer to compile than to interpret. ``make test-more`` compiles plans,
+# as sessions of users do.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+if os.environ.get("OMNIGRAPH_SPARK_PLANS") == "interpreted":
+    _LOCAL |= _INTERPRETED
 
 
 @dataclass(frozen=True)

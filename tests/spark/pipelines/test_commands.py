@@ -68,6 +68,7 @@ def test_commands_tell_a_run_from_its_start_to_its_replay(place, capsys):
     assert command(capsys, "quarantine", *given)[1].out == "no row of people waits in quarantine\n"
 
 
+@pytest.mark.core
 def test_expectation_that_fails_has_its_exit_code_and_leaves_its_report(place, capsys):
     (place / "p.yaml").write_text((place / "p.yaml").read_text().replace("quarantine:", "fail:"))
     given = (place / "p.yaml", "--store", place / "g")

@@ -45,6 +45,7 @@ def branches(graph):
     return [one.name for one in graph.backend.execute(ListBranchesRequest())]
 
 
+@pytest.mark.core
 def test_checks_and_what_follows_are_part_of_the_one_commit_that_main_sees(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(n, n) for n in range(3)])

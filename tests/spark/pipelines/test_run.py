@@ -23,6 +23,7 @@ def graph(tmp_path):
         yield opened
 
 
+@pytest.mark.core
 def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, graph, tmp_path):
     write_customers(tmp_path / "raw", "a.parquet", [row(n, n) for n in range(6)])
     crm = pipeline(tmp_path / "raw")
@@ -92,6 +93,7 @@ def test_each_branch_has_its_own_progress_and_a_merge_brings_it(spark, graph, tm
     assert sorted(people(graph)) == ["p1@x"]
 
 
+@pytest.mark.core
 def test_rejected_rows_are_kept_with_their_reason_and_can_be_taken_after_a_repair(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1), row(2, 2, age=-1), row(3, 3, team=None), row(4, 4, email=None)])

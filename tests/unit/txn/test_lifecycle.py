@@ -30,12 +30,12 @@ def test_of_two_initialisers_one_wins_and_the_graph_is_whole(tmp_path):
     )
     root = str(tmp_path / "g")
     racers = [
-        subprocess.Popen([sys.executable, "-c", program, root], stdin=subprocess.PIPE, text=True) for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", program, root], stdin=subprocess.PIPE, text=True) for _ in range(2)
     ]
     for racer in racers:
         racer.stdin.write("go\n")
         racer.stdin.close()
-    assert sorted(racer.wait(300) for racer in racers) == [0, 3, 3, 3]
+    assert sorted(racer.wait(300) for racer in racers) == [0, 3]
     with open_graph(Storage.open(root)) as graph:
         assert len(history(graph)) == 1
         insert(graph, PERSON, node_rows(["a"]))

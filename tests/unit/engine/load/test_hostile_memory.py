@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 from tests.load_graph import export, load_lines, make_graph
 from tests.session_graph import open_session
 
@@ -124,6 +125,8 @@ HOSTILE = {
 LIMIT = 160 * MIB
 
 
+# A process of its own for each of many inputs; that each is refused or loaded is shown by other tests of the folder.
+@pytest.mark.more
 def test_memory_stays_bounded_whatever_the_input(tmp_path):
     with make_graph(tmp_path / "graph", SCHEMA) as graph:
         load_lines(graph, tmp_path / "seed.jsonl", _person(-1), "append")

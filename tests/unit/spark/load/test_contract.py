@@ -11,6 +11,7 @@ from tests.contract import test_constraint_surfaces as surfaces
 from tests.corpus.test_load import CASES, input_of
 from tests.load_contract import export_of, facts_of, failure_of, told
 from tests.load_graph import export, load_files, load_lines, make_graph
+from tests.marks import every
 from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.load import load
@@ -31,7 +32,7 @@ def run_tasks(graph, sources, mode, settings=TINY, **options):
     return run_load(graph, sources, SparkLoadRequest(mode=mode, settings=settings, **options), InProcessRunner())
 
 
-@pytest.mark.parametrize(("case", "mode"), KNOWN if LONG else KNOWN[::4])
+@pytest.mark.parametrize(("case", "mode"), every(3, KNOWN if LONG else KNOWN[::4]))
 def test_a_load_ends_as_the_embedded_one_does(case, mode, tmp_path):
     data = tmp_path / "data.jsonl"
     data.write_bytes(input_of(case))
