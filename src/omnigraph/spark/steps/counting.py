@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS = "rows"
-# Counts come behind the end of a job, on a queue of their own.
-_LONGEST_WAIT = "10 seconds"
 
 
 class RowCounter:
@@ -48,15 +46,8 @@ class RowCounter:
 
 
 def _is_told(observation: Any, spark: Any) -> bool:
-    """Whether a count has come. What is asked for it waits for ever where a plan was found to have no rows."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded where it is used
-
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - the public door waits for ever
-    try:
-        jvm.scala.concurrent.Await.ready(
-            observation._jo.future(),  # noqa: SLF001 - see above
-            jvm.scala.concurrent.duration.Duration.apply(_LONGEST_WAIT),
-        )
-    except Py4JJavaError:
-        return False
-    return True
+    """Whether a count has come. What is asked for it waits for ever where no job had to read the frame."""
+    # The public doors wait for ever, or for a while that somebody has to choose.
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - see above
+    context.listenerBus().waitUntilEmpty()
+    return bool(observation._jo.future().isCompleted())  # noqa: SLF001 - see above
