@@ -24,7 +24,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from omnigraph.spark import Comparison, Resolution, resolve, session, stop
-from omnigraph.spark.resolve.comparing import CompareTask, PrepareTask
+from omnigraph.spark.resolution.comparing import CompareTask, PrepareTask
 
 PARTS = ["ba", "ko", "mi", "ra", "tel", "son", "dor", "fin", "gal", "hu", "lem", "ner", "ost", "per", "vik"]
 RESOLUTION = Resolution(

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.spark_alone import alone, timed
 from tests.session import Session
 
-from omnigraph.spark.query import query
+from omnigraph.spark.queries import query
 from omnigraph.store.tables.portable import TableTicket, fragment_sizes, read_fragments
 
 TARGET = 1.3

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
-from omnigraph.spark.query.refusals import check_lowerable
-from omnigraph.spark.query.run import collect, lower
+from omnigraph.spark.queries.refusals import check_lowerable
+from omnigraph.spark.queries.run import collect, lower
 
 PARTS = 3
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
-from omnigraph.spark.resolve.folding import fold
+from omnigraph.spark.resolution.folding import fold
 
 
 def jaro_winkler(one: str, two: str) -> float:

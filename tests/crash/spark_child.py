@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from omnigraph.runtime import Runtime
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import BatchMark

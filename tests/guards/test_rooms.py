@@ -49,6 +49,22 @@ def test_init_files_hold_nothing_but_re_exports():
             assert is_re_export(statement), f"{named(path)}:{statement.lineno}"
 
 
+def test_no_re_export_hides_a_module():
+    hidden = []
+    for path in source_files():
+        if path.name != "__init__.py":
+            continue
+        modules = {
+            item.stem for item in path.parent.iterdir() if item.suffix == ".py" or (item / "__init__.py").exists()
+        }
+        for statement in ast.walk(tree(path)):
+            if isinstance(statement, ast.ImportFrom):
+                names = {alias.asname or alias.name for alias in statement.names}
+                here = f"omnigraph.{'.'.join(path.parent.relative_to(SOURCE).parts)}".rstrip(".")
+                hidden += [f"{named(path)}: {name}" for name in names & modules if statement.module != here]
+    assert hidden == []
+
+
 def is_re_export(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)

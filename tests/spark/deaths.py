@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from omnigraph.spark.load import written
+from omnigraph.spark.loads import written
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.store.tables.portable import write_fragments_for
 

@@ -7,7 +7,7 @@ import pytest
 import omnigraph
 from omnigraph import spark as plane
 from omnigraph.errors import EmbeddingModelMismatchError, EmbeddingSettingsError
-from omnigraph.spark.embed import ExecutorEmbedder
+from omnigraph.spark.embedding import ExecutorEmbedder
 from tests.session_graph import RELAXED
 
 SCHEMA = 'node Note { slug: String @key  text: String  vec: Vector(4)? @embed(text, model="m") }'

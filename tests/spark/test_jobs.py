@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.spark import export, job_name, load, load_frames, optimize, query, views
-from omnigraph.spark.load import SparkLoadSettings
+from omnigraph.spark.loads import SparkLoadSettings
 from tests.load_graph import make_graph
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\nedge Person: Person -> Person"

@@ -14,7 +14,7 @@ import pytest
 import omnigraph
 from omnigraph.engine.load import Source
 from omnigraph.errors import BadRowsError, ConstraintViolationError, ExternalBlobError, KeyExistsError
-from omnigraph.spark.load import SparkLoadSettings, load, load_frames
+from omnigraph.spark.loads import SparkLoadSettings, load, load_frames
 from omnigraph.txn.manifest.rows import BatchMark
 from tests.load_graph import export, load_files, make_graph
 

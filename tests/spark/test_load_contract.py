@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from omnigraph.spark.load import SparkLoadSettings, load
+from omnigraph.spark.loads import SparkLoadSettings, load
 from tests.corpus.test_load import CASES, input_of
 from tests.load_contract import export_of, failure_of, told
 from tests.load_graph import export, load_files, load_lines, make_graph

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from omnigraph.spark.load import SparkLoadSettings, load
+from omnigraph.spark.loads import SparkLoadSettings, load
 from tests.random_loads import compare_loads
 
 # How many loads one graph sees, each on what those before it left.

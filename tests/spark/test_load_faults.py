@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.load import SparkLoadSettings, load
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
+from omnigraph.spark.loads import SparkLoadSettings, load
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
 from omnigraph.spark.runner import SparkRunner
 from tests.auditor import audit
 from tests.load_graph import export, load_lines, make_graph

@@ -15,10 +15,10 @@ from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryRowLimitError
 from omnigraph.runtime import Runtime, start_thread
-from omnigraph.spark.query import frame, query
-from omnigraph.spark.query.reading import Sizes
-from omnigraph.spark.query.relations import FrameRelations
-from omnigraph.spark.query.run import collect, lower, watched
+from omnigraph.spark.queries import frame, query
+from omnigraph.spark.queries.reading import Sizes
+from omnigraph.spark.queries.relations import FrameRelations
+from omnigraph.spark.queries.run import collect, lower, watched
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads import CASES, _parameters, _Sessions, _world_of

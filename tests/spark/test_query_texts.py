@@ -10,10 +10,10 @@ import pytest
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryRowLimitError, QueryRuntimeError, SparkUnsupportedError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.spark.query import frame, query
-from omnigraph.spark.query.reading import Sizes
-from omnigraph.spark.query.relations import FrameRelations
-from omnigraph.spark.query.run import collect, lower
+from omnigraph.spark.queries import frame, query
+from omnigraph.spark.queries.reading import Sizes
+from omnigraph.spark.queries.relations import FrameRelations
+from omnigraph.spark.queries.run import collect, lower
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads_2 import _parameters

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from omnigraph.errors import HistoryGoneError
-from omnigraph.spark.load import load_frames
+from omnigraph.spark.loads import load_frames
 from omnigraph.spark.runner import job_error, task_error
 from omnigraph.spark.source.datasource import OmnigraphSource
 from tests.load_graph import export, make_graph

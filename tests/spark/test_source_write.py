@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from omnigraph.spark.load import load_frames
+from omnigraph.spark.loads import load_frames
 from tests.session_graph import create_graph, open_session, read_graph
 
 SCHEMA = """

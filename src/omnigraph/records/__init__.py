@@ -1,3 +1,3 @@
 """Values with named parts that cannot change."""
 
-from omnigraph.records.record import record as record
+from omnigraph.records.frozen import record as record

@@ -1,15 +1,15 @@
 """The data plane on Spark: sessions, and bulk work that executors do and one commit makes visible."""
 
-from omnigraph.spark.embed import embed_on_spark
-from omnigraph.spark.embed import embed_on_spark as embed
+from omnigraph.spark.embedding import embed_on_spark
+from omnigraph.spark.embedding import embed_on_spark as embed
 from omnigraph.spark.exports import export
 from omnigraph.spark.history import SparkHistorySettings, diff, merge, preview_merge, revert
 from omnigraph.spark.jobs import job_name
-from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
+from omnigraph.spark.loads import SparkLoadResult, SparkLoadSettings, load, load_frames
 from omnigraph.spark.maintenance import OptimizeStep, optimize_on_spark
 from omnigraph.spark.maintenance import optimize_on_spark as optimize
-from omnigraph.spark.query import frame, query
-from omnigraph.spark.resolve import (
+from omnigraph.spark.queries import frame, query
+from omnigraph.spark.resolution import (
     Comparison,
     EvidenceNames,
     Overrule,
@@ -23,7 +23,7 @@ from omnigraph.spark.sessions.session import session, stop
 from omnigraph.spark.sessions.workers import check_workers
 from omnigraph.spark.source.registration import register
 from omnigraph.spark.streams import write_stream
-from omnigraph.spark.views import views
+from omnigraph.spark.temporary_views import views
 
 __all__ = [
     "Comparison",

@@ -31,7 +31,7 @@ from omnigraph.spark.sessions.workers import freeze_gc_once
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.spark.load.options import SparkLoadResult
+    from omnigraph.spark.loads.options import SparkLoadResult
 
 
 _Task = TypeVar("_Task")

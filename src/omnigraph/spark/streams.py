@@ -16,8 +16,8 @@ from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.operations.local import LocalBackend
 from omnigraph.runtime import Runtime
-from omnigraph.spark.load import SparkLoadSettings, load_frames
-from omnigraph.spark.load.load_files import check_frames
+from omnigraph.spark.loads import SparkLoadSettings, load_frames
+from omnigraph.spark.loads.load_files import check_frames
 from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.values import MAIN, check_choice, check_flag, check_instance, checked_text, unfit

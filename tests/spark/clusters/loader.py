@@ -11,7 +11,7 @@ import warnings
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark import session, stop
-from omnigraph.spark.load import SparkLoadSettings, load
+from omnigraph.spark.loads import SparkLoadSettings, load
 from tests.session_graph import open_session
 from tests.spark.clusters.processes import SMALL
 

@@ -28,7 +28,7 @@ from omnigraph.spark import (
     session,
     write_stream,
 )
-from omnigraph.spark.load import SparkLoadSettings
+from omnigraph.spark.loads import SparkLoadSettings
 from omnigraph.spark.sessions import workers
 from tests.spark.clusters.modes import MODE
 

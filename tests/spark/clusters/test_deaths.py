@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
 from omnigraph.spark.runner import SparkRunner
 from tests.session_graph import open_session
 from tests.spark.clusters.domain import ROWS, Domain

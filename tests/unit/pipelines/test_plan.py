@@ -18,7 +18,7 @@ from omnigraph.pipelines.model import ComparisonMethod
 from omnigraph.pipelines.order import ordered_steps
 from omnigraph.pipelines.plan import plan_of
 from omnigraph.pipelines.sql import EndExpression, end_of, tables_in
-from omnigraph.spark.resolve.model import METHODS
+from omnigraph.spark.resolution.model import METHODS
 
 TABLES = {
     "SELECT * FROM a": ("a",),

@@ -12,9 +12,9 @@ from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.export.folder import ExportJob
 from omnigraph.runtime import Runtime
 from omnigraph.spark.exports import ExecutorExport
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 
 

@@ -16,7 +16,7 @@ from omnigraph.pipelines.mistakes import near_name, step_mistake
 from omnigraph.pipelines.model import Declaration, ResolveStep, TypeStep
 from omnigraph.pipelines.order import ancestors_of, sources_of
 from omnigraph.pipelines.sql import names_in
-from omnigraph.spark.resolve.model import DECISIONS
+from omnigraph.spark.resolution.model import DECISIONS
 
 DECISION, SCORE = "decision", "score"
 """The properties of evidence; the similarity of a column is in ``score_<column>``."""

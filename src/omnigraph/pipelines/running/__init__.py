@@ -1,5 +1,6 @@
 """Runs of pipelines: what is read, how it becomes visible, and what is left to look at."""
 
+from omnigraph.pipelines.running.batch_run import run
 from omnigraph.pipelines.running.quarantine import (
     QuarantinedRun,
     export_quarantine,
@@ -7,9 +8,8 @@ from omnigraph.pipelines.running.quarantine import (
     read_quarantine,
     replay,
 )
-from omnigraph.pipelines.running.run import run
-from omnigraph.pipelines.running.status import run_report, status
-from omnigraph.pipelines.running.stream import Stream, stream
+from omnigraph.pipelines.running.run_status import run_report, status
+from omnigraph.pipelines.running.streaming import Stream, stream
 
 __all__ = [
     "QuarantinedRun",

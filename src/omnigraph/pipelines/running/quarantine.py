@@ -21,8 +21,8 @@ from omnigraph.history.runs import runs_that_count
 from omnigraph.pipelines.declare import Pipeline
 from omnigraph.pipelines.model import Declaration, Publish
 from omnigraph.pipelines.results import RunReport
+from omnigraph.pipelines.running.batch_run import QUARANTINE_FOLDER, Run
 from omnigraph.pipelines.running.options import checked_options, declaration_of, opened
-from omnigraph.pipelines.running.run import QUARANTINE_FOLDER, Run
 from omnigraph.records import record
 from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.sessions.sharing import session_for

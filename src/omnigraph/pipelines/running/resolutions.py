@@ -23,7 +23,7 @@ from omnigraph.pipelines.check.resolutions import (
 from omnigraph.pipelines.model import Declaration, ResolveStep, TypeStep
 from omnigraph.pipelines.order import sources_of
 from omnigraph.pipelines.sql import names_in
-from omnigraph.spark.resolve import Comparison, EvidenceNames, Resolution
+from omnigraph.spark.resolution import Comparison, EvidenceNames, Resolution
 from omnigraph.spark.steps.resolving import CANONICAL, KeptEntities, ResolvedRecords, resolve_records
 from omnigraph.spark.steps.rows import StepRows, with_retired
 from omnigraph.txn.manifest.rows import Commit

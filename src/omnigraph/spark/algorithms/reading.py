@@ -15,7 +15,7 @@ from omnigraph.engine.algorithms.run import weights_of
 from omnigraph.engine.algorithms.seeds import Hashes, hashes_of
 from omnigraph.records import record
 from omnigraph.spark.keys import StateTable
-from omnigraph.spark.query.relations import FrameRelations
+from omnigraph.spark.queries.relations import FrameRelations
 from omnigraph.spark.source.pinning import group_fragments
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.pinned import KEY

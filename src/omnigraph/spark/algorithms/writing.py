@@ -12,9 +12,9 @@ from omnigraph.engine.results.info import WrittenProperty
 from omnigraph.errors import PreconditionFailedError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.spark.algorithms.reading import SEPARATOR, read_nodes
-from omnigraph.spark.algorithms.run import found_frame, prepare
-from omnigraph.spark.load import load_frames
-from omnigraph.spark.query.relations import FrameRelations
+from omnigraph.spark.algorithms.running import found_frame, prepare
+from omnigraph.spark.loads import load_frames
+from omnigraph.spark.queries.relations import FrameRelations
 from omnigraph.spark.sessions.session import engine_of
 from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.txn.transaction import OnConflict

@@ -39,8 +39,8 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.history.ranges import Cut, Ranging, SparkHistorySettings, TableRanges, read_range
 from omnigraph.spark.history.states import MergedStates, PinnedSides, merge_versions
-from omnigraph.spark.load.decided import DecidedWriter, TableFiles
-from omnigraph.spark.load.written import RowsFile
+from omnigraph.spark.loads.decided import DecidedWriter, TableFiles
+from omnigraph.spark.loads.written import RowsFile
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.runner import Runner
 from omnigraph.store.location import Storage

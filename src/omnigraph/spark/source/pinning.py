@@ -22,7 +22,7 @@ from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.spark.keys import StateTable
-from omnigraph.spark.query.tasks.wire import spark_result_schema
+from omnigraph.spark.queries.tasks.wire import spark_result_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import fragment_sizes

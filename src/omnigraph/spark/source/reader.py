@@ -20,9 +20,9 @@ from omnigraph.engine.query.runner import PreparedRead, ReadCall
 from omnigraph.engine.query.steps import Scan
 from omnigraph.ir.model import OutputPlan, ReadPlan, TextMatch
 from omnigraph.records import record
-from omnigraph.spark.query.relations import Task
-from omnigraph.spark.query.run import lower
-from omnigraph.spark.query.tasks.wire import decode_output, output_wire_schema, spark_names, spark_result_schema
+from omnigraph.spark.queries.relations import Task
+from omnigraph.spark.queries.run import lower
+from omnigraph.spark.queries.tasks.wire import decode_output, output_wire_schema, spark_names, spark_result_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import PinnedType, reading_engine
 from omnigraph.spark.source.reporting import reporting

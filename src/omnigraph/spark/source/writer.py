@@ -35,11 +35,11 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.frames import FrameRows, bind_frame, has_every_type
-from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
-from omnigraph.spark.load.load_files import commit_id
-from omnigraph.spark.load.text_lines import are_lines
-from omnigraph.spark.load.written import LoadedPart, PartWriter, WriteOrders
+from omnigraph.spark.loads.frames import FrameRows, bind_frame, has_every_type
+from omnigraph.spark.loads.job import LoadJob, SparkLoadRequest
+from omnigraph.spark.loads.load_files import commit_id
+from omnigraph.spark.loads.text_lines import are_lines
+from omnigraph.spark.loads.written import LoadedPart, PartWriter, WriteOrders
 from omnigraph.spark.runner import ThreadRunner
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type, reading_engine

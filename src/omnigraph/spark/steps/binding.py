@@ -12,7 +12,7 @@ from omnigraph.engine.load import Source
 from omnigraph.engine.load.sources.dialect import Dialect
 from omnigraph.errors import BadValue, UsageError, Violation
 from omnigraph.history.origins import RunOrigins
-from omnigraph.spark.load.frames import FrameRows, bind_frame
+from omnigraph.spark.loads.frames import FrameRows, bind_frame
 from omnigraph.spark.steps.reading import StepReader
 from omnigraph.spark.steps.rows import PreparedRows, StepRows
 

@@ -20,7 +20,7 @@ from omnigraph.engine.load.reading.parquet import open_parquet
 from omnigraph.engine.load.sources.source import Source, is_compressed, open_source
 from omnigraph.errors import BadValue, FileAccessError, UsageError
 from omnigraph.records import record
-from omnigraph.spark.load.parts import RangeStream
+from omnigraph.spark.loads.parts import RangeStream
 from omnigraph.store.files import is_remote, list_stored_files
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _unreadable(path: str, reason: str) -> FileAccessError:
 
 def _spread(spark: SparkSession, parts: Sequence[BucketPart]) -> tuple[Any, tuple[tuple[BucketPart, ...], ...]]:
     """Return a frame with a row in each of its partitions, and the parts of files that each stands for, in order."""
-    from omnigraph.spark.query.relations import FrameRelations  # noqa: PLC0415 - Spark is loaded where it is used
+    from omnigraph.spark.queries.relations import FrameRelations  # noqa: PLC0415 - Spark is loaded where it is used
 
     most = _TASKS_PER_CORE * FrameRelations(spark=spark).parallelism
     step = -(-len(parts) // most)

@@ -18,10 +18,10 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, InternalError, KeyExistsError, OmnigraphError
 from omnigraph.spark.jobs import describing
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import LogChange, LogDecider
-from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
-from omnigraph.spark.load.tables import TableChanges
-from omnigraph.spark.load.written import LoadedInput, LoadedPart
+from omnigraph.spark.loads.change_log import LogChange, LogDecider
+from omnigraph.spark.loads.job import LoadJob, SparkLoadRequest
+from omnigraph.spark.loads.tables import TableChanges
+from omnigraph.spark.loads.written import LoadedInput, LoadedPart
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.rules import Verdict
 from omnigraph.spark.runner import InProcessRunner, SparkRunner

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.history.origins import RunOrigins
 from omnigraph.records import record
-from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.written import RowsFile
+from omnigraph.spark.loads.options import SparkLoadSettings
+from omnigraph.spark.loads.written import RowsFile
 from omnigraph.spark.steps.reading import StepPart
 from omnigraph.spark.steps.rejected import QuarantinePlace, RejectedFile
 from omnigraph.spark.steps.rows import PreparedRows

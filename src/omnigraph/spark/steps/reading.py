@@ -26,7 +26,7 @@ from omnigraph.history.origins import RunOrigins
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import row_number
-from omnigraph.spark.load.written import LoadedPart, PartWriter, RowsFile, WriteOrders
+from omnigraph.spark.loads.written import LoadedPart, PartWriter, RowsFile, WriteOrders
 from omnigraph.spark.runner import answer_batch
 from omnigraph.spark.steps.origins import OriginWriter
 from omnigraph.spark.steps.rejected import RejectedFile, RejectedWriter, row_texts

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.records import record
-from omnigraph.spark.query import frame as query_frame
-from omnigraph.spark.resolve import (
+from omnigraph.spark.queries import frame as query_frame
+from omnigraph.spark.resolution import (
     EvidenceNames,
     Resolution,
     ResolveCounts,
@@ -86,8 +86,8 @@ def resolve_records(
     Without ``kept`` an entity is called by the smallest id of its records; with it ids are those of earlier runs.
 
     Raises:
-        OmnigraphError: whatever :func:`omnigraph.spark.resolve.resolve` and
-            :func:`omnigraph.spark.resolve.read_decisions` do.
+        OmnigraphError: whatever :func:`omnigraph.spark.resolution.resolve` and
+            :func:`omnigraph.spark.resolution.read_decisions` do.
     """
     # It is compared, and joined with what is found.
     whole = frame.cache()

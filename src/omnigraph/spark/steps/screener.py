@@ -15,9 +15,9 @@ from omnigraph.engine.load.sequences import StreamMemory
 from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.change_log import LogChange
-from omnigraph.spark.load.decided import TableFiles
-from omnigraph.spark.load.written import LoadedType
+from omnigraph.spark.loads.change_log import LogChange
+from omnigraph.spark.loads.decided import TableFiles
+from omnigraph.spark.loads.written import LoadedType
 from omnigraph.spark.runner import Runner
 from omnigraph.spark.steps.binding import keeps_originals, sequence_property
 from omnigraph.spark.steps.model import CountedStep

@@ -29,7 +29,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import ROW as KEY_ROW
 from omnigraph.spark.keys import KeysFile, keys_of, row_number
-from omnigraph.spark.load.written import ROW, LoadedType, RowsFile
+from omnigraph.spark.loads.written import ROW, LoadedType, RowsFile
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.spark.runner import Runner
 from omnigraph.spark.steps.reading import AT

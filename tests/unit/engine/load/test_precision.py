@@ -11,8 +11,8 @@ import pytest
 from tests.load_graph import export, load_files, make_graph
 
 from omnigraph.errors import BadRowsError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
 from omnigraph.spark.runner import InProcessRunner
 
 SCHEMA = "node Event { code: String @key  at: DateTime?  all: [DateTime]? }"

@@ -16,9 +16,9 @@ from tests.session_graph import open_session
 from tests.unit.spark.load.test_tables import RestlessRunner
 
 from omnigraph.errors import ConstraintViolationError, ExpectedVersionMismatchError, OmnigraphError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.txn.manifest.rows import BatchMark
 

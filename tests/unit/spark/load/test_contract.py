@@ -16,9 +16,9 @@ from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.load import load
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"

@@ -13,9 +13,9 @@ from tests.unit.engine.test_external_blobs import CONTENT, HOSTILE, SCHEMA
 
 import omnigraph
 from omnigraph.errors import ExternalBlobError, ExternalBlobSourceError, OmnigraphError, SourceTooLargeError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.files import FileFolder, Storage
 from omnigraph.values.blobs import reference_to

@@ -15,9 +15,9 @@ from tests.session import Session
 from omnigraph.engine.load import Source
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import FileMissingError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage

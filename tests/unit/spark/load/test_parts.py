@@ -17,10 +17,10 @@ from omnigraph.engine.load.reading.jsonl import iter_chunks
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import BadRowsError, SourceTooLargeError, SparkUnsupportedError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.parts import RangeStream, split_sources
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
+from omnigraph.spark.loads.parts import RangeStream, split_sources
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage

@@ -13,7 +13,7 @@ from tests.unit.spark.load.test_contract import TINY, run_tasks
 
 from omnigraph.engine.load import Dialect, Source
 from omnigraph.engine.load.sources.expand import expand_sources
-from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.loads.options import SparkLoadSettings
 
 
 @pytest.mark.parametrize("settings", [TINY, SparkLoadSettings()])

@@ -10,10 +10,10 @@ import pytest
 from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, FileAccessError, KeyExistsError
-from omnigraph.spark.load.job import SparkLoadRequest
-from omnigraph.spark.load.load_files import run_load
-from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.rows import cluster_columns
+from omnigraph.spark.loads.job import SparkLoadRequest
+from omnigraph.spark.loads.load_files import run_load
+from omnigraph.spark.loads.options import SparkLoadSettings
+from omnigraph.spark.loads.rows import cluster_columns
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.values import BranchName
 

@@ -22,7 +22,7 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import RULES
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.spark.query.reading import Sizes
+from omnigraph.spark.queries.reading import Sizes
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)

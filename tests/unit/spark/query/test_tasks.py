@@ -11,9 +11,9 @@ import pytest
 from tests.session_graph import create_graph, open_session
 
 from omnigraph.errors import SparkUnsupportedError
-from omnigraph.spark.query import frame, query
-from omnigraph.spark.query.reading import Sizes
-from omnigraph.spark.query.tasks.wire import decode, encode, spark_column_type, wire_schema
+from omnigraph.spark.queries import frame, query
+from omnigraph.spark.queries.reading import Sizes
+from omnigraph.spark.queries.tasks.wire import decode, encode, spark_column_type, wire_schema
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=True), 2)
 FAR_MS = 300_000_000_000_000

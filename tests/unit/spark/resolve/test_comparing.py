@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.resolve_model import jaro_winkler, score
 
 from omnigraph.errors import LibraryMissingError, ResolveInputError
-from omnigraph.spark.resolve import similarity as module
-from omnigraph.spark.resolve.comparing import CompareTask, PrepareTask, _pairs
-from omnigraph.spark.resolve.folding import fold
-from omnigraph.spark.resolve.model import Comparison, Resolution
+from omnigraph.spark.resolution import similarity as module
+from omnigraph.spark.resolution.comparing import CompareTask, PrepareTask, _pairs
+from omnigraph.spark.resolution.folding import fold
+from omnigraph.spark.resolution.model import Comparison, Resolution
 
 TEXTS = (
     st.none() | st.text("abÄäß é'-.1ガ", max_size=8) | st.sampled_from(["Mira Löwe", "mira lowe", "MIRA  LOWE!", ""])
@@ -112,7 +112,7 @@ def test_pieces_and_slices_of_pairs_change_nothing(monkeypatch):
         for _ in range(40)
     ]
     whole = compare(records, resolution)
-    comparing = sys.modules["omnigraph.spark.resolve.comparing"]
+    comparing = sys.modules["omnigraph.spark.resolution.comparing"]
     monkeypatch.setattr(comparing, "_PIECE_ROWS", 4)
     monkeypatch.setattr(comparing, "_PAIRS", 3)
     assert compare(records, resolution, batch_rows=3) == whole

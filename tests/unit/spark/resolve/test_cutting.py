@@ -9,7 +9,7 @@ import pytest
 from tests.resolve_model import clusters_of
 
 from omnigraph.errors import ContradictingDecisionsError
-from omnigraph.spark.resolve.cutting import CutTask, Link, cut
+from omnigraph.spark.resolution.cutting import CutTask, Link, cut
 
 
 def link(left, right, score=None, verdict=None):

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import UsageError
 from omnigraph.spark import Comparison, EvidenceNames, Overrule, Resolution
-from omnigraph.spark.resolve import ResolveCounts
+from omnigraph.spark.resolution import ResolveCounts
 
 NAME = Comparison(column="name")
 

@@ -122,7 +122,7 @@ def embed(  # noqa: PLR0913 - one parameter per option
     with open_graph(address) as backend, _bar(is_wanted=shows_bar) as progress:
         if choose_plainly(spark).is_spark:
             with open_spark(spark, is_short=True) as session:
-                from omnigraph.spark.embed import ExecutorEmbedder  # noqa: PLC0415 - for runs on Spark
+                from omnigraph.spark.embedding import ExecutorEmbedder  # noqa: PLC0415 - for runs on Spark
 
                 runner = ExecutorEmbedder.of(local_backend(backend).engine, session)
                 done, commits = _run(backend, request, commit_every, Attachments(progress=progress, runner=runner))

@@ -251,7 +251,7 @@ def _run(backend: CommandBackend, request: QueryRequest, spark: SparkRequest) ->
     if not choose_plainly(spark).is_spark:
         return backend.execute(request)
     storage = local_backend(backend)
-    from omnigraph.spark.query import run_query  # noqa: PLC0415 - loaded for the reads that run on it
+    from omnigraph.spark.queries import run_query  # noqa: PLC0415 - loaded for the reads that run on it
 
     with open_spark(spark, is_short=True) as started:
         return run_query(storage, request, started)

@@ -1,6 +1,0 @@
-"""Loads on Spark: executors read the input and write fragments, one commit publishes them."""
-
-from omnigraph.spark.load.load_files import load, load_frames
-from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-
-__all__ = ["SparkLoadResult", "SparkLoadSettings", "load", "load_frames"]
