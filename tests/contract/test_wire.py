@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -52,6 +53,7 @@ from omnigraph.operations.wire.files import PlacedFiles
 from omnigraph.operations.wire.values import decode_value, encode_value, from_bytes, to_bytes
 from omnigraph.operations.wire.vocabulary import class_named, wire_names
 from omnigraph.operations.wire.writing import PIECE_BYTES
+from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.values.printable import Printable
 from tests.contract.graph.json_backend import over_the_wire
 from tests.session_graph import RELAXED
@@ -317,6 +319,23 @@ def test_names_on_the_wire_are_classes_of_records_names_and_words():
         cls = class_named(name)
         assert cls is not None
         assert cls.__name__ == name
+
+
+def test_whatever_a_state_can_hold_has_a_name_on_the_wire():
+    def held(kind):
+        for part in (kind, *typing.get_args(kind)):
+            if part is not kind:
+                yield from held(part)
+            elif isinstance(part, type) and (is_dataclass(part) or issubclass(part, msgspec.Struct)):
+                yield part
+
+    found, waiting = set(), [ManifestState]
+    while waiting:
+        kind = waiting.pop()
+        if kind not in found:
+            found.add(kind)
+            waiting += [one for hint in typing.get_type_hints(kind).values() for one in held(hint)]
+    assert {"Commit", "RunMark", "SequenceRun"} <= {kind.__name__ for kind in found} <= wire_names()
 
 
 def test_bytes_that_are_no_frames_are_told_from_a_server_of_ours():

@@ -224,6 +224,9 @@ def test_a_change_log_is_applied_and_a_batch_of_it_once(tmp_path):
         )
         again = graph.load(log, "apply", batch=("people", 1))
         assert (again.commit, again.is_repeat, done.is_repeat) == (done.commit, True, False)
+        # Another stream changes no row here, and remembers the sequences all the same.
+        other = graph.load(log, "apply")
+        assert (other.changes.unchanged, other.commit.touched) == (2, ())
         assert graph.load(log, "apply").commit is None
         with graph.transaction() as transaction:
             log.write_text('{"type": "Person", "_op": "delete", "data": {"name": "ann"}}\n')

@@ -60,8 +60,9 @@ _MODULES: Mapping[str, str] = {
     "txn.branches.tags": "Tag",
     "txn.claims.store": "PendingClaim",
     "txn.manifest.rows": (
-        "Commit BatchMark FeedMark RequestMark TableEntry Tombstone AcceptedSchema BranchHead ManifestState"
+        "Commit BatchMark FeedMark RequestMark RunMark TableEntry Tombstone AcceptedSchema BranchHead ManifestState"
     ),
+    "txn.manifest.sequences": "SequenceMark SequenceRun StreamSequences",
     "txn.proposals": "BranchPoint DeclaredCheck",
     "txn.refs": "LogPage",
     "values.ids": "Ulid",
