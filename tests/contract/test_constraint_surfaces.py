@@ -26,6 +26,8 @@ from tests.constraint_graph import change_of, owner_of, part
 from tests.session import Session
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
+pytestmark = pytest.mark.more
+
 SCHEMA = """
 node Person {
     name: String @key

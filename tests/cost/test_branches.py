@@ -12,6 +12,8 @@ from tests.cost.conftest import DEPTHS, WIDTHS
 from tests.cost.driver import sample
 from tests.cost.hops import LOOKS, assert_hops
 
+pytestmark = pytest.mark.more
+
 CREATE_CALLS, CREATE_HOPS = 13, 12
 # Lance takes eleven calls to branch from a branch, against eight from main; the mark on the parent comes on top.
 CREATE_FROM_BRANCH_CALLS, CREATE_FROM_BRANCH_HOPS = 18, 15

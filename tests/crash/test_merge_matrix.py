@@ -10,6 +10,8 @@ from tests.crash.merge_kinds import MERGE_KINDS
 from tests.crash.merge_matrix import CHOSEN_CRASHES, CHOSEN_RECOVERIES
 from tests.crash.session_checks import SessionTwins, assert_all_or_nothing, assert_same_outcome
 
+pytestmark = pytest.mark.more
+
 _job = partial(job_of, MergeJob)
 
 

@@ -43,6 +43,8 @@ from tests.txn_graph import (
     read_ids,
 )
 
+pytestmark = pytest.mark.more
+
 _MOST_CALLS = 120
 
 

@@ -18,6 +18,8 @@ from tests.crash.power import VARIANTS, Recorder
 from tests.marks import first
 from tests.txn_graph import PERSON, TEAM, insert, node_rows, open_graph
 
+pytestmark = pytest.mark.more
+
 FULL = TxnSettings(durability="full")
 # What writers of this process say while the power is still on; afterwards the machine has another boot.
 HOST_BEFORE = "here/boot-before-the-cut/pid"

@@ -22,6 +22,8 @@ from tests.crash.session_child import SessionJob
 from tests.crash.session_kinds import SESSION_KINDS
 from tests.crash.session_matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory, inputs):

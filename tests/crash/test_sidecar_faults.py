@@ -30,6 +30,8 @@ from tests.txn_graph import (
     read_ids,
 )
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def remote(clean_s3_endpoint):

@@ -29,6 +29,8 @@ from tests.txn_graph import (
     read_ids,
 )
 
+pytestmark = pytest.mark.more
+
 FULL = TxnSettings(durability="full")
 DRAFT = "draft"
 

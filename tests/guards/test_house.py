@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.guards.house import find_cycles, read_modules
 from tests.guards.layout import ROOT
+
+pytestmark = pytest.mark.more
 
 
 def test_no_module_imports_itself_by_way_of_others():

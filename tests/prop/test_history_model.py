@@ -35,6 +35,8 @@ from tests.history_graph import (
     write,
 )
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 IDS = st.sampled_from(["a", "b", "c", "é", "x" * 300, "x" * 300 + "y"])
 MAYBE = st.sampled_from([None, 0, 1, 2])

@@ -15,6 +15,8 @@ from omnigraph.engine.maintenance.planning import LocalRunner
 from tests.auditor import audit
 from tests.session_graph import create_graph, open_session, read_graph
 
+pytestmark = pytest.mark.more
+
 SCHEMA = "node Person { name: String @key  age: I32? @index }"
 ADD = "query a($n: String, $a: I32) { insert Person { name: $n, age: $a } }"
 UPDATE = "query u($n: String, $a: I32) { update Person set { age: $a } where name = $n }"

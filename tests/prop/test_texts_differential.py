@@ -17,6 +17,8 @@ from tests.query_oracle import Fault, evaluate, outcome_disagreement
 from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 10_000 if LONG else 300
 STEP = 50

@@ -94,7 +94,6 @@ def test_earlier_states_and_limits(graph, spark):
     assert refused.value.code == "query.row_limit"
 
 
-@pytest.mark.core
 @pytest.mark.parametrize(
     ("error", "arguments"),
     [
@@ -127,7 +126,6 @@ def test_values_are_written_by_executors_as_one_commit_and_only_where_they_chang
 RANKS = "query q() { match { $p: Person } return { $p.name as id, $p.place as rank } }"
 
 
-@pytest.mark.core
 def test_property_that_cannot_hold_the_values_is_refused_before_a_job_starts(graph, spark):
     with pytest.raises(AlgorithmInputError, match="has no property 'plaice'"):
         algorithms.write(graph, "degree", "Person.plaice", "Knows", spark=spark)

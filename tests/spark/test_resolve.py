@@ -298,7 +298,6 @@ def test_entities_in_a_graph_keep_their_ids_and_what_people_decide_counts(spark,
         ]
 
 
-@pytest.mark.core
 @pytest.mark.parametrize(
     ("schema", "names", "error"),
     [
@@ -323,7 +322,6 @@ def simple(**changes):
 ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
 
 
-@pytest.mark.core
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -374,7 +372,6 @@ def test_input_that_does_not_fit_is_told_with_its_place(spark, arguments, text):
     assert refused.value.message.startswith(text)
 
 
-@pytest.mark.core
 def test_arguments_of_another_kind_are_refused(spark):
     frame = frame_of(spark, ROWS)
     for given in ([], {"previous": 3}, {"overrules": "same"}, {"overrules": [("a", "b", "same")]}):

@@ -28,6 +28,8 @@ from tests.server.conftest import PEOPLE
 from tests.server.process import RunningServer, run_server
 from tests.server.running.wire import dial, drip, exchange, head, read_all, sockets, status, until
 
+pytestmark = pytest.mark.more
+
 GRAPH = "/graphs/people"
 JSON = "Content-Type: application/json"
 READ = b'{"query": "query q() { match { $p: Person } return { $p.slug } }"}'

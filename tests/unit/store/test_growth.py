@@ -15,6 +15,8 @@ from omnigraph.store.tables.pinned import Search
 from omnigraph.store.tables.portable import TableTicket, run_compaction_task
 from omnigraph.store.tables.row_versions import flattened, run_versions
 
+pytestmark = pytest.mark.more
+
 COMMITS = 260
 TEXT = IndexBuild(column="text", kind="fulltext", name="text_idx")
 

@@ -20,6 +20,8 @@ from tests.unit.engine.query.graphs import open_ring
 
 from omnigraph.store.location import Storage
 
+pytestmark = pytest.mark.more
+
 PEOPLE = 100_000
 EDGES = 2_000_000
 BUDGET_BYTES = 256 << 20

@@ -10,6 +10,8 @@ from tests.unit.engine.query.graphs import open_ring, plan, steps
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryMemoryError, QueryRuntimeError, QuerySyntaxError, SourceTooLargeError
 
+pytestmark = pytest.mark.more
+
 IS_LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 50
 MANY = 10_000 if IS_LONG else 1_500

@@ -18,6 +18,8 @@ from omnigraph.engine.query.topology import Adjacency, NeighbourList, common_nei
 from omnigraph.engine.query.topology.intersection import are_linked
 from omnigraph.errors import QueryMemoryError
 
+pytestmark = pytest.mark.more
+
 TRIANGLE = "$a: Person  $a knows $b  $b knows $c  $a knows $c"
 SPOKES = 400
 

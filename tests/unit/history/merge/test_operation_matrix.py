@@ -12,6 +12,8 @@ from omnigraph.errors import MergeConflictsError
 from omnigraph.history.merge import merge_branch, preview_merge
 from omnigraph.values import MAIN
 
+pytestmark = pytest.mark.more
+
 SET_AGE = 'update Person set { age: AGE } where name = "Alice"'
 ADD_EDGE = 'insert Knows { from: "Alice", to: "Carol" }'
 

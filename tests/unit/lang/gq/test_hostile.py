@@ -13,6 +13,8 @@ from omnigraph.lang.gq import format_queries, parse_queries
 from omnigraph.lang.gq.ast import Condition, ListLiteral, Logical, ReadBody
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 
+pytestmark = pytest.mark.more
+
 
 def condition(text: str) -> str:
     return f"query q() {{ match {{ {text} }} return {{ $p }} }}"

@@ -22,6 +22,8 @@ from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.txn.manifest.rows import BatchMark
 
+pytestmark = pytest.mark.more
+
 SEEDS = range(100 if os.environ.get("OMNIGRAPH_FUZZ") == "long" else 4)
 LENGTH = 60
 # Parts of a few lines, and ranges of a few entities.

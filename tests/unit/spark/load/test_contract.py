@@ -21,6 +21,8 @@ from omnigraph.spark.loads.load_files import run_load
 from omnigraph.spark.loads.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 KNOWN = [param for param in CASES if "patch" not in param.values[1]]
 # Every line is a part of its own, or nearly.

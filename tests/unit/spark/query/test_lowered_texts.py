@@ -24,6 +24,8 @@ from omnigraph.errors import QueryRuntimeError, SparkUnsupportedError
 from omnigraph.lang.gq import parse_queries
 from omnigraph.spark.queries.reading import Sizes
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
 WAYS = ((frozenset(), NOTHING_LOCAL), (frozenset(RULES), Sizes()))

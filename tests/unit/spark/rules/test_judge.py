@@ -25,6 +25,8 @@ from omnigraph.spark.keys import KeysFile
 from omnigraph.spark.rules import Question, RuleSettings, check_change, judge_here
 from omnigraph.spark.runner import InProcessRunner
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 GRAPH = catalog_of("""
 node Person { name: String @key  email: String? @unique }

@@ -12,6 +12,8 @@ from omnigraph.engine.query.topology import TopologyCache, ends
 from omnigraph.engine.query.topology import cache as building
 from omnigraph.runtime import counting
 
+pytestmark = pytest.mark.more
+
 DIRECTIONS = ("out", "in", "both")
 
 
