@@ -46,9 +46,7 @@ def status(
     with open_pipeline_graph(store, declaration, mode="read_only") as backend:
         found = runs_of(backend, declaration.name, name, limit=limit)
     lines = list(history_lines(found)) or [f"{declaration.name} has not run on branch {name}"]
-    lines += [
-        f"{source} was read until {_until(told)}" for source, told in (found[0].progress if found else {}).items()
-    ]
+    lines += [f"source {source}: {_how_far(told)}" for source, told in (found[0].progress if found else {}).items()]
     if found and found[0].digest != declaration.digest:
         lines.append("the declaration has changed since the last run; --full-refresh applies it to rows read before")
     document = {
@@ -61,10 +59,12 @@ def status(
     return 0
 
 
-def _until(told: Any) -> str:
+def _how_far(told: Any) -> str:
+    if told.get("by") == "column":
+        return f"read up to {told['column']} = {told['value']}"
     if "files" in told:
-        return f"{counted(len(told['files']), 'file')} of its last run"
-    return str(told.get("value", told))
+        return f"{counted(len(told['files']), 'file')} read by the last run"
+    return "read as a whole"
 
 
 @report_app.command()
