@@ -199,7 +199,7 @@ def other_kind(
     stream = f"stream '{known.stream}'" if known.stream else "calls without a batch name"
     text = (
         f"the row has {SEQUENCE_KINDS[kind]}, rows of {name} in earlier calls {SEQUENCE_KINDS[usual]} ({stream});"
-        " give rows of another source a batch name of their own"
+        " a sequence of another kind needs another name of the batch, or of the pipeline"
     )
     return RowProblem(line=line, rule="sequence", message=text, type_name=name, property="_seq")
 
