@@ -150,7 +150,7 @@ def test_nodes_and_edges_of_one_stream_are_one_commit_for_each_micro_batch(spark
     assert len(events(root)[0]) == BATCHES + 1
     assert events(root)[1] == list(range(BATCHES))
     with omnigraph.open(root) as graph:
-        states = [graph.at(commit) for commit in graph.log()[:BATCHES]]
+        states = [graph.at(commit) for commit in graph.log(limit=BATCHES)]
         query = "query q() { match { $e: Event } return { count($e) as events } }"
         edges = "query q() { match { $e: Event  $e after $b } return { count($e) as edges } }"
         found = [(state.query(query).rows()[0]["events"], state.query(edges).rows()[0]["edges"]) for state in states]
