@@ -26,7 +26,7 @@ from tests.crash.matrix import IS_FULL
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
 
 # Threads that end with an exception are what this is about.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = [pytest.mark.more, pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")]
 QUEUE = (queue, calls)
 PUBLISHING = (branch_writer, batch, publisher, keeper, release)
 CLOSING = (graph_store, open_branches, services, branch_writer, publisher, queue, calls, keeper, release)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,8 @@ from tests.corpus.cases import load_cases
 from tests.prop.mutate import fuzz_rounds, mutate
 from tests.prop.strategies_catalog import compilable
 from tests.prop.strategies_pg import schema_files
+
+pytestmark = pytest.mark.more
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 

@@ -20,6 +20,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmnigraphError
 
+pytestmark = pytest.mark.more
+
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 MIXTURES = 400 if LONG else 8
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
