@@ -17,7 +17,7 @@ ANCESTORS = {
     "executor": "CoarseGrainedExecutorBackend",
     "node": "deploy.worker.Worker",
     "server": "SparkConnectServer",
-    "driver": "PythonGatewayServer",
+    "driver": "pyspark-shell",
 }
 
 

@@ -6,7 +6,7 @@ Spark Connect has no descriptions of jobs; there nothing is named.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -61,13 +61,18 @@ def _described(spark: Any, text: str) -> Iterator[None]:
     if is_connect(spark):
         yield
         return
-    context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, f"omnigraph: {text}")
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded where it is used
+
+    context, before = spark.sparkContext, None
+    # A driver that is lost is told by what is done with it: a name that cannot be given must not hide that.
+    with suppress(Py4JError, OSError):
+        before = context.getLocalProperty(_DESCRIPTION)
+        context.setLocalProperty(_DESCRIPTION, f"omnigraph: {text}")
     try:
         yield
     finally:
-        context.setLocalProperty(_DESCRIPTION, before)
+        with suppress(Py4JError, OSError):
+            context.setLocalProperty(_DESCRIPTION, before)
 
 
 def is_connect(spark: Any) -> bool:

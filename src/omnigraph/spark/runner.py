@@ -130,7 +130,11 @@ class SparkRunner:
             return []
         packed = [pickle.dumps(task) for task in tasks]
         count = len(packed)
-        answers = self.collect(self.spark.range(0, count, 1, count), partial(_work, function, packed), doing)
+        try:
+            numbers = self.spark.range(0, count, 1, count)
+        except Exception as error:
+            raise job_error(doing, error) from error
+        answers = self.collect(numbers, partial(_work, function, packed), doing)
         return [answer for _, answer in sorted(answers, key=lambda item: item[0])]
 
     def collect(
