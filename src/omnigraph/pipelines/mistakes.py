@@ -16,7 +16,7 @@ Explain = Callable[[BaseException], tuple[str, str | None] | None]
 
 
 def refuse(pipeline: str, mistakes: Iterable[Mistake]) -> None:
-    """Return if there is no mistake.
+    """Raise one error for all mistakes, if there are any.
 
     Raises:
         PipelineInvalidError: there is one; it has all of them.

@@ -38,7 +38,7 @@ NEVER = np.iinfo(np.int64).min
 UNNAMED = ""
 
 _MAX_RUNS = 6
-# Runs that would be larger stay apart: whoever writes one holds it in memory.
+# Runs that would be larger stay apart: the process that writes one holds it in memory.
 MAX_RUN_ROWS = 8_000_000
 
 
