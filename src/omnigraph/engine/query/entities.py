@@ -219,10 +219,22 @@ class Entities:
     def find(self, entity_id: str) -> RowIds:
         """Return the row id of the entity with an id; none when there is none."""
         if self.has_in_memory((KEY,)) or self.prefers_memory(1):
-            at = pc.index(self.whole_column(KEY), entity_id).as_py()
-            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+            return self._find_in_memory(entity_id)
         self._demand.spend(self._demanded, rows_cost(1))
         return self.add(self.table.lookup([entity_id], self.columns))
+
+    def _find_in_memory(self, entity_id: str) -> RowIds:
+        found = self.table.key_candidates(entity_id, lambda: self.image.column(KEY))
+        if found is None:
+            at = pc.index(self.whole_column(KEY), entity_id).as_py()
+            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+        row_ids = found.view(np.int64)
+        codes, ids = self.codes(row_ids), self.image.column(KEY)
+        for row_id, code in zip(row_ids, codes.tolist(), strict=True):
+            # Row ids of deleted rows are nowhere in the image.
+            if 0 <= code < self.image.row_count and ids[code].as_py() == entity_id:
+                return np.array([row_id], dtype=np.int64)
+        return np.zeros(0, dtype=np.int64)
 
     def numbers(self, name: str) -> tuple[npt.NDArray[np.float64], Mask]:
         """Return a numeric property of every entity as doubles, in the image's order, and where it is not NULL."""
