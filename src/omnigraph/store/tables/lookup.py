@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.records import record
 from omnigraph.store.handles import LOOKUP_STAGES, SCAN_STAGES, metered
+from omnigraph.store.projections.coverage import deleted_rows
 from omnigraph.store.projections.hashes import hash_texts
 from omnigraph.store.projections.keys import Candidates, FragmentIds, KeyIndex, build_keys, extend, key_index
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
@@ -30,8 +31,9 @@ _IDS_PER_PREDICATE = 10_000
 _FETCHED_SHARE = 2
 # Storage is read faster than ids are compared, and what is not taken yet waits in memory.
 _READ_AHEAD = 64 << 20
-# Keys of so many rows are worth a file; those of fewer are made in no time.
+# Keys of so many rows are worth a file. Those of fewer are made in no time, those of many more only by maintenance.
 _KEPT_ROWS = 20_000
+_LEARNED_ROWS = 4_000_000
 
 
 @record
@@ -88,7 +90,14 @@ def _look_up_many(table: PinnedTable, wanted: pa.Array, names: list[str], empty:
 
 
 def _joined(parts: Sequence[pa.Table], names: list[str], empty: pa.Table) -> pa.Table:
-    return pa.concat_tables([part.select(names).cast(empty.schema) for part in parts])
+    fitted = [_fitted(part, names, empty.schema) for part in parts if part.num_rows]
+    return pa.concat_tables(fitted) if len(fitted) > 1 else fitted[0] if fitted else empty
+
+
+def _fitted(part: pa.Table, names: list[str], schema: pa.Schema) -> pa.Table:
+    if part.schema.equals(schema, check_metadata=True):
+        return part
+    return part.select(names).cast(schema)
 
 
 def _others(table: PinnedTable, missing: Sequence[int]) -> list[FragmentRef]:
@@ -111,7 +120,7 @@ def key_candidates(
     """
     index = key_index(table)
     if index.missing and ids is not None:
-        index = _learn(table, index, ids())
+        index = _learn(table, index, ids)
     if index.missing:
         return None
     found = index.find(hash_texts(pa.array([entity_id], pa.string())))
@@ -126,21 +135,31 @@ def key_candidates(
     return np.unique(np.concatenate(parts))
 
 
-def _learn(table: PinnedTable, index: KeyIndex, ids: pa.ChunkedArray) -> KeyIndex:
-    missing = {at: table.fragments[at] for at in index.missing}
-    if table.datasets.storage.is_local and sum(item.row_count for item in missing.values()) >= _KEPT_ROWS:
-        has_deletions = any(fragment.metadata.deletion_file is not None for fragment in table.fragments)
-        # Another process may have been faster; a local folder is looked at each time.
-        if build_keys(table, ids=None if has_deletions else ids) is not None:
+def _missing_rows(table: PinnedTable, index: KeyIndex) -> int:
+    return sum(table.fragments[at].row_count for at in index.missing)
+
+
+def _learn(table: PinnedTable, index: KeyIndex, ids: Callable[[], pa.ChunkedArray]) -> KeyIndex:
+    if _missing_rows(table, index) >= _KEPT_ROWS:
+        # Nobody makes what another process has stored already; a local folder is looked at each time.
+        if not table.datasets.storage.is_local:
+            index = key_index(table, fetch=True)
+        elif table.row_count <= _LEARNED_ROWS:
+            has_deletions = any(fragment.metadata.deletion_file is not None for fragment in table.fragments)
+            build_keys(table, ids=None if has_deletions else ids())
             index = key_index(table)
-            missing = {at: table.fragments[at] for at in index.missing}
+    if _missing_rows(table, index) > _LEARNED_ROWS or not index.missing:
+        return index
+    missing = {at: table.fragments[at] for at in index.missing}
     bounds = np.cumsum([0, *(fragment.row_count for fragment in table.fragments)])
     known: dict[int, FragmentIds] = {}
     for at, fragment in missing.items():
-        if fragment.metadata.deletion_file is None:
-            texts = ids.slice(bounds[at], fragment.row_count)
-            known[at] = texts, np.arange(fragment.row_count, dtype=np.uint32)
-    return extend(table, index, known) if known else index
+        offsets = np.arange(fragment.metadata.physical_rows, dtype=np.uint32)
+        known[at] = (
+            ids().slice(bounds[at], fragment.row_count),
+            np.delete(offsets, deleted_rows(table, fragment)),
+        )
+    return extend(table, index, known)
 
 
 def _known_keys(table: PinnedTable) -> tuple[KeyIndex, frozenset[int]]:
