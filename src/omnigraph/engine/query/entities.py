@@ -278,7 +278,7 @@ class Entities:
         return positions, self._fetched_ids[positions] == row_ids
 
     def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
-        if 0 < len(row_ids) <= _FEW_ROWS and name not in self._combined:
+        if len(row_ids) <= _FEW_ROWS and name not in self._combined:
             column = self.image.column(name)
             if column.num_chunks > 1:
                 # Putting the chunks side by side would cost the whole column.
@@ -350,6 +350,8 @@ class NoEntities:
 
 
 def _take_few(column: pa.ChunkedArray, places: Positions) -> pa.Array:
+    if not len(places):
+        return column.chunk(0).slice(0, 0)
     bounds = np.cumsum([len(chunk) for chunk in column.chunks])
     chunks = np.searchsorted(bounds, places, side="right")
     return pa.concat_arrays(
