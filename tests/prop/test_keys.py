@@ -130,5 +130,9 @@ def test_lookups_find_what_a_scan_finds(plan, ids_per_predicate, kept_rows):
                 history.check(history.pins[-1])
             for pin in history.pins:
                 history.check(pin)
+            # What is learned of a version must not pass for what older ones have.
+            history.open()
+            for pin in reversed(history.pins):
+                history.check(pin)
     finally:
         lookups._IDS_PER_PREDICATE, lookups._KEPT_ROWS = before

@@ -167,6 +167,15 @@ def test_keys_fit_every_version_that_lists_their_files(bench):
             assert found(table, every, ()) == plain(table, every, ())
 
 
+def test_what_is_learned_of_a_fragment_that_lost_rows_is_not_all_that_it_had(bench):
+    first = bench.create("a", "b", "c")
+    second = bench.change(first, deletes=["b"])
+    third = bench.change(second, deletes=["a"])
+    cold = bench.another_process()
+    for pin in (second, third, first, second):
+        assert found(cold.open(pin), ["a", "b", "c"]) == plain(cold.open(pin), ["a", "b", "c"])
+
+
 def test_only_the_files_that_a_version_does_not_list_have_to_be_covered_again(local):
     pin = big(local, 40)
     assert needs_keys(local.open(pin))

@@ -44,10 +44,11 @@ class RowIdRuns:
         if len(plain) and int(plain.max()) >= self.count:
             raise InternalError(f"a fragment of {self.count} rows was asked for row {int(plain.max())}")
         if len(self.places) == 1:
-            found: RowIds = plain.view(np.uint64) + self.firsts[0]
-            return found
-        runs = np.searchsorted(self.places, plain, side="right") - 1
-        found = self.firsts[runs] + (plain - self.places[runs]).view(np.uint64)
+            # No search: most fragments have one run.
+            runs = np.zeros(len(plain), dtype=np.intp)
+        else:
+            runs = np.searchsorted(self.places, plain, side="right") - 1
+        found: RowIds = self.firsts[runs] + (plain - self.places[runs]).view(np.uint64)
         return found
 
 
