@@ -109,10 +109,22 @@ class FragmentSegment:
             raise InternalError("a fragment without inline row ids was not read")
         return np.delete(every, self.deleted) if len(self.deleted) else every
 
+    def row_ids_at(self, offsets: Places) -> RowIds:
+        """Return the row ids of live rows by their offsets in the fragment."""
+        if self.run is not None:
+            return offsets.astype(np.uint64) + np.uint64(self.run)
+        found: RowIds = self.row_ids[offsets - np.searchsorted(self.deleted, offsets)]
+        return found
+
     @cached_property
+    def run(self) -> int | None:
+        """The row id of the fragment's first row, when the ids of all its rows follow one another; None otherwise."""
+        return row_id_run(self.fragment.metadata)
+
+    @property
     def first_row_id(self) -> int | None:
         """The first row id, when the ids of all rows follow one another; None otherwise."""
-        return None if len(self.deleted) else row_id_run(self.fragment.metadata)
+        return None if len(self.deleted) else self.run
 
     @property
     def files(self) -> Hashable:
@@ -269,7 +281,7 @@ class TableImage:
         self.row_count = int(self.starts[-1])
         self.table = table
         self._shelf = shelf
-        self._places: _Places | None = None
+        self._places: RowIdPlaces | None = None
 
     def __repr__(self) -> str:
         return f"TableImage({self.pin}, rows={self.row_count})"
@@ -330,7 +342,7 @@ class TableImage:
             codes = row_ids - np.uint64(self.first_row_id)
             return np.where(codes < np.uint64(self.row_count), codes.view(np.int64), -1)
         if self._places is None:
-            self._places = _Places.of(self.row_ids)
+            self._places = RowIdPlaces.of(self.row_ids)
         return self._places.find(row_ids)
 
     @cached_property
@@ -372,7 +384,7 @@ class TableImage:
         )
 
 
-class _Places:
+class RowIdPlaces:
     """Finds codes by row id: by subtraction where row ids run without gaps, else through a table, else by search."""
 
     def __init__(self, first: int, table: npt.NDArray[Any] | None, in_order: tuple[RowIds, Codes] | None) -> None:
@@ -381,7 +393,8 @@ class _Places:
         self._in_order = in_order
 
     @classmethod
-    def of(cls, row_ids: RowIds) -> _Places:
+    def of(cls, row_ids: RowIds) -> RowIdPlaces:
+        """Return the places of row ids, each of which stands once."""
         if not len(row_ids):
             return cls(0, np.full(1, -1, dtype=np.int32), None)
         first, last = int(row_ids.min()), int(row_ids.max())
@@ -394,6 +407,7 @@ class _Places:
         return cls(first, table, None)
 
     def find(self, row_ids: RowIds) -> Codes:
+        """Return the place of each row id, -1 where it is not there."""
         if self._in_order is not None:
             known, order = self._in_order
             at = np.minimum(np.searchsorted(known, row_ids), len(known) - 1)
