@@ -45,7 +45,7 @@ def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction,
     tables = _tables_of(context, edge)
     if context.memory.topology.known_adjacency(*tables, direction) is not None:
         return True
-    if context.memory.topology.layers(*tables, context.limits.check) is not None:
+    if context.memory.topology.layers(*tables, direction, context.limits.check) is not None:
         return True
     edges = context.entities(edge.table_key).table
     edge_count = edges.row_count
@@ -227,7 +227,7 @@ def _layers_for(
         tables = _tables_of(context, edge)
         if context.memory.topology.known_adjacency(*tables, direction) is not None:
             return None
-        layers = context.memory.topology.layers(*tables, context.limits.check)
+        layers = context.memory.topology.layers(*tables, direction, context.limits.check)
         if layers is None or (layers.is_exact and direction != "both"):
             return None
         found.append(layers)

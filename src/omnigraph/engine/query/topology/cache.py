@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 
 from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
@@ -15,6 +15,7 @@ from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import match
 from omnigraph.store.projections.files import Projection
+from omnigraph.store.projections.format import CoveredTable
 from omnigraph.store.tables.table import Table
 
 DEFAULT_CAPACITY_BYTES = 1 << 30
@@ -22,6 +23,8 @@ DEFAULT_CAPACITY_BYTES = 1 << 30
 _BASE = "base"
 # What is smaller is sorted sooner than it is found in files.
 _STORED_EDGES = 20_000
+# More than the edge tables of most graphs; the oldest is mapped again when it is asked for.
+_OPEN_BASES = 256
 
 
 @record
@@ -66,8 +69,8 @@ class TopologyCache:
         self._maps = 0
         self._hits = 0
         self._resolved = resolved_cache()
-        # Bases that files hold, by the name of the file; what they map is no memory of this process.
-        self._stored: dict[str, EdgeBase | None] = {}
+        # Bases that files hold, by the names of these; what they map is no memory of this process.
+        self._stored: dict[Hashable, EdgeBase] = {}
 
     @property
     def stats(self) -> TopologyStats:
@@ -79,7 +82,7 @@ class TopologyCache:
             hits=self._hits,
             evictions=self._shelf.evictions,
             size_bytes=self._shelf.size_bytes,
-            mapped_bytes=sum(base.mapped_bytes for base in list(self._stored.values()) if base is not None),
+            mapped_bytes=sum(base.mapped_bytes for base in list(self._stored.values())),
         )
 
     def known_image(self, table: Table) -> TableImage | None:
@@ -119,13 +122,18 @@ class TopologyCache:
 
         return self._counted(_adjacency_key(edges, sources, targets, direction), make)
 
-    def layers(self, edges: Table, sources: Table, targets: Table, check: Check) -> LayeredEdges | None:
-        """Return the edges of a version as what another one has sorted and what changed since; None without one."""
+    def layers(
+        self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check
+    ) -> LayeredEdges | None:
+        """Return the edges of a version as what another one has sorted and what changed since; None without one.
+
+        The arguments are those of :meth:`adjacency`; the direction is the one that is asked for first.
+        """
         key = _layers_key(edges, sources, targets)
         known = self._shelf.get(key)
         if known is not None:
             return known
-        base = self._best_base(edges, sources, targets)
+        base = self._best_base(edges, sources, targets, _side(direction))
         return (
             None
             if base is None
@@ -136,9 +144,9 @@ class TopologyCache:
         self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check
     ) -> LayeredEdges:
         def make() -> LayeredEdges:
-            base = self._best_base(edges, sources, targets)
+            base = self._best_base(edges, sources, targets, _side(direction))
             if base is None:
-                base = self._build(edges, sources, targets, "in" if direction == "in" else "out", check)
+                base = self._build(edges, sources, targets, _side(direction), check)
                 return LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
             return self._over(base, edges, sources, targets, check)
 
@@ -162,41 +170,40 @@ class TopologyCache:
     def _images(self, edges: Table, sources: Table, targets: Table) -> tuple[TableImage, TableImage, TableImage]:
         return self.image(edges), self.image(sources), self.image(targets)
 
-    def _best_base(self, edges: Table, sources: Table, targets: Table) -> EdgeBase | None:
+    def _best_base(self, edges: Table, sources: Table, targets: Table, side: Side) -> EdgeBase | None:
         """Return the base that shares most edges with a version; None when none shares any."""
         locations = edges.pin.location, sources.pin.location, targets.pin.location
-        best, most = None, 0
-        for base in self._bases(edges):
-            if (base.edges.location, base.sources.location, base.targets.location) == locations:
-                pieces = match(base.edges, edges, EDGE_COLUMNS, takes_back=True).pieces
-                shared = sum(edges.fragments[piece.index].row_count for piece in pieces)
-                if shared > most:
-                    best, most = base, shared
-        return best
 
-    def _bases(self, edges: Table) -> Iterator[EdgeBase]:
-        yield from (base for base in self._shelf.all_of(_BASE) if isinstance(base, EdgeBase))
-        if edges.row_count >= _STORED_EDGES:
-            store = edges.datasets.projections
-            # Another process may have sorted what this one is about to sort.
-            files = {side: store.find(edges.pin.location, f"{KIND}-{side}", refresh=True) for side in SIDES}
-            for side in SIDES:
-                for file in files[side]:
-                    found = self._open_base(file, side, files)
-                    if found is not None:
-                        yield found
+        def shared(tables: Sequence[CoveredTable]) -> int:
+            if tuple(table.location for table in tables) != locations:
+                return 0
+            pieces = match(tables[0], edges, EDGE_COLUMNS, takes_back=True).pieces
+            return sum(edges.fragments[piece.index].row_count for piece in pieces)
 
-    def _open_base(self, file: Projection, side: Side, files: dict[Side, tuple[Projection, ...]]) -> EdgeBase | None:
+        held = [base for base in self._shelf.all_of(_BASE) if isinstance(base, EdgeBase)]
+        offers: list[tuple[int, EdgeBase | dict[Side, Projection]]] = [(shared(base.tables), base) for base in held]
+        offers += [(shared(next(iter(files.values())).tables), files) for files in _files_of(edges)]
+        for count, offer in sorted(offers, key=lambda item: -item[0]):
+            if count:
+                found = offer if isinstance(offer, EdgeBase) else self._open_base(offer, side)
+                if found is not None:
+                    return found
+        return None
+
+    def _open_base(self, files: dict[Side, Projection], side: Side) -> EdgeBase | None:
+        key = frozenset(file.key for file in files.values())
         with self._lock:
-            if file.key in self._stored:
-                return self._stored[file.key]
-        twins = {
-            other: twin for other in SIDES for twin in files[other] if other != side and twin.tables == file.tables
-        }
-        found = EdgeBase.stored(file, twins)
+            known = self._stored.get(key)
+        if known is not None:
+            return known
+        found = EdgeBase.stored(files, side)
         with self._lock:
-            self._maps += found is not None
-            return self._stored.setdefault(file.key, found)
+            if found is not None:
+                self._maps += 1
+                found = self._stored.setdefault(key, found)
+                while len(self._stored) > _OPEN_BASES:
+                    self._stored.pop(next(iter(self._stored)))
+        return found
 
     def _counted(self, key: Key[V], make: Callable[[], V]) -> V:
         known = self._shelf.get(key)
@@ -207,8 +214,28 @@ class TopologyCache:
         return known
 
 
+def _files_of(edges: Table) -> list[dict[Side, Projection]]:
+    """Return the files that hold edges of a table, those of the same rows together, the newest first."""
+    if edges.row_count < _STORED_EDGES:
+        return []
+    found: list[dict[Side, Projection]] = []
+    for side in SIDES:
+        # Another process may have sorted what this one is about to sort.
+        for file in edges.datasets.projections.find(edges.pin.location, f"{KIND}-{side}", refresh=True):
+            twin = next((files for files in found if file.tables == next(iter(files.values())).tables), None)
+            if twin is None:
+                found.append({side: file})
+            else:
+                twin.setdefault(side, file)
+    return found
+
+
 def _go_on(_: int) -> None:
     """Let work go on, whatever it takes."""
+
+
+def _side(direction: Direction) -> Side:
+    return "in" if direction == "in" else "out"
 
 
 def _image_key(table: Table) -> Key[TableImage]:

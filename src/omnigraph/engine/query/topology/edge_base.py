@@ -85,6 +85,7 @@ class EdgeBase:
         known: Mapping[Side, BaseLinks],
         files: Mapping[Side, Projection],
     ) -> None:
+        self.tables = tables
         self.edges, self.sources, self.targets = tables
         self.branches = branches
         self.row_ids = row_ids
@@ -124,20 +125,22 @@ class EdgeBase:
         )
 
     @classmethod
-    def stored(cls, projection: Projection, others: Mapping[Side, Projection]) -> EdgeBase | None:
-        """Return the base that a file holds, with other files of the same rows; None when it is damaged."""
-        arrays = projection.load()
-        if arrays is None or len(projection.tables) != 3:
-            return None
-        branches = projection.facts.get("branches", [None, None])
-        return cls(
-            tables=(projection.tables[0], projection.tables[1], projection.tables[2]),
-            branches=(branches[0], branches[1]),
-            row_ids=(RowRuns.unpack(arrays, "source"), RowRuns.unpack(arrays, "target")),
-            loose=arrays["loose"],
-            known={_side_of(projection): _unpacked(arrays)},
-            files=others,
-        )
+    def stored(cls, files: Mapping[Side, Projection], side: Side) -> EdgeBase | None:
+        """Return the base that files of the same rows hold, with one side read; None when all are damaged."""
+        for first in sorted(files, key=lambda other: other != side):
+            arrays = files[first].load()
+            if arrays is not None:
+                edges, sources, targets = files[first].tables
+                branches = files[first].facts["branches"]
+                return cls(
+                    tables=(edges, sources, targets),
+                    branches=(branches[0], branches[1]),
+                    row_ids=(RowRuns.unpack(arrays, "source"), RowRuns.unpack(arrays, "target")),
+                    loose=arrays["loose"],
+                    known={first: _unpacked(arrays)},
+                    files=files,
+                )
+        return None
 
     @property
     def is_same_type(self) -> bool:
@@ -276,10 +279,6 @@ def _unpacked(arrays: Arrays) -> BaseLinks:
         repeats=arrays["repeats"],
         loops=arrays["loops"],
     )
-
-
-def _side_of(projection: Projection) -> Side:
-    return "in" if projection.header.kind.endswith("-in") else "out"
 
 
 def _is_same(tables: tuple[CoveredTable, ...]) -> bool:
