@@ -25,6 +25,8 @@ _BASE = "base"
 _STORED_EDGES = 20_000
 # More than the edge tables of most graphs; the oldest is mapped again when it is asked for.
 _OPEN_BASES = 256
+# While what is in memory lacks no more than this share of a version's edges, no file is looked for.
+_FEW_FRESH = 10
 
 
 @record
@@ -181,8 +183,10 @@ class TopologyCache:
             return sum(edges.fragments[piece.index].row_count for piece in pieces)
 
         held = [base for base in self._shelf.all_of(_BASE) if isinstance(base, EdgeBase)]
+        held += list(self._stored.values())
         offers: list[tuple[int, EdgeBase | dict[Side, Projection]]] = [(shared(base.tables), base) for base in held]
-        offers += [(shared(next(iter(files.values())).tables), files) for files in _files_of(edges)]
+        if max((count for count, _ in offers), default=0) * _FEW_FRESH < edges.row_count * (_FEW_FRESH - 1):
+            offers += [(shared(next(iter(files.values())).tables), files) for files in _files_of(edges)]
         for count, offer in sorted(offers, key=lambda item: -item[0]):
             if count:
                 found = offer if isinstance(offer, EdgeBase) else self._open_base(offer, side)
@@ -220,8 +224,9 @@ def _files_of(edges: Table) -> list[dict[Side, Projection]]:
         return []
     found: list[dict[Side, Projection]] = []
     for side in SIDES:
-        # Another process may have sorted what this one is about to sort.
-        for file in edges.datasets.projections.find(edges.pin.location, f"{KIND}-{side}", refresh=True):
+        # Another process may have sorted what this one is about to sort; one look finds both sides.
+        stored = edges.datasets.projections.find(edges.pin.location, f"{KIND}-{side}", refresh=side == SIDES[0])
+        for file in stored:
             twin = next((files for files in found if file.tables == next(iter(files.values())).tables), None)
             if twin is None:
                 found.append({side: file})

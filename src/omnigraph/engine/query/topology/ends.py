@@ -71,13 +71,13 @@ def find_ends(edges: TableImage, sources: TableImage, targets: TableImage, check
 def _fill(ends: EdgeEnds, codes: Codes, rows: pa.Table, ids: tuple[pa.ChunkedArray, pa.ChunkedArray]) -> None:
     source_ids, target_ids = ids
     if len(codes) < _SHARED_WORK:
-        ends.source_codes[codes] = _codes_by_id(rows.column(SOURCE), source_ids)
-        ends.target_codes[codes] = _codes_by_id(rows.column(TARGET), target_ids)
+        ends.source_codes[codes] = codes_by_id(rows.column(SOURCE), source_ids)
+        ends.target_codes[codes] = codes_by_id(rows.column(TARGET), target_ids)
         return
     ends.target_codes[codes], ends.source_codes[codes] = run_both(
         "edge-ends",
-        lambda: _codes_by_id(rows.column(TARGET), target_ids),
-        lambda: _codes_by_id(rows.column(SOURCE), source_ids),
+        lambda: codes_by_id(rows.column(TARGET), target_ids),
+        lambda: codes_by_id(rows.column(SOURCE), source_ids),
     )
 
 
@@ -93,7 +93,7 @@ def _grouped(indexes: npt.NDArray[np.intp], sizes: npt.NDArray[np.int64]) -> lis
     return groups
 
 
-def _codes_by_id(wanted: pa.ChunkedArray, ids: pa.ChunkedArray) -> npt.NDArray[Any]:
+def codes_by_id(wanted: pa.ChunkedArray, ids: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return the place of each wanted id among ``ids``, -1 where it is not there."""
     if len(wanted) >= len(ids):
         return _index_in(wanted, ids)

@@ -24,7 +24,7 @@ from omnigraph.engine.query.topology.adjacency import (
     sorted_links,
 )
 from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, NO_ROW, BaseLinks, EdgeBase, Side
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check
+from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, codes_by_id
 from omnigraph.engine.query.topology.expansion import spread
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers, Numbers
@@ -393,6 +393,10 @@ _NO_ROWS: RowIds = np.zeros(0, dtype=np.uint64)
 
 def _row_ids_by_id(image: TableImage, ids: pa.ChunkedArray) -> RowIds:
     """Return the row ids of nodes by id."""
+    if image.has_column(KEY) and not image.table.datasets.storage.is_local:
+        # Ids in memory spare calls to an object store.
+        codes = codes_by_id(ids, image.column(KEY))
+        return np.where(codes >= 0, image.row_ids[codes], NO_ROW) if image.row_count else np.full(len(ids), NO_ROW)
     wanted = pc.unique(ids)
     rows = image.table.lookup(wanted, [])
     at = pc.fill_null(pc.index_in(ids, value_set=rows.column(KEY).combine_chunks()), -1).to_numpy()
