@@ -7,6 +7,7 @@ it names, before changing anything. All of them stand in one file, so that one l
 import json
 import uuid
 from decimal import Decimal
+from types import SimpleNamespace
 
 import lance
 import obstore
@@ -23,7 +24,7 @@ from lance.schema import LanceSchema
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.store import transactions
-from omnigraph.store.tables.row_ids import _single_range
+from omnigraph.store.tables.row_ids import row_id_run
 from omnigraph.store.translate import FaultKind, fault_of
 
 SCHEMA = pa.schema(
@@ -608,8 +609,9 @@ def test_a_scan_shows_deleted_rows_at_their_places_when_it_is_asked_to(place):
 def test_row_ids_that_are_one_range_are_written_as_its_ends(row_ids):
     """``row_ids.py`` counts them and lists any others."""
     meta = RowIdSequence(row_ids).to_inline_metadata()
+    described = SimpleNamespace(row_id_meta=meta, physical_rows=len(row_ids))
     is_range = row_ids == list(range(row_ids[0], row_ids[-1] + 1))
-    assert _single_range(meta) == ((row_ids[0], row_ids[-1] + 1) if is_range else None)
+    assert row_id_run(described) == (row_ids[0] if is_range else None)
 
 
 def test_manifests_are_named_so_that_the_newest_comes_first(place):

@@ -1,13 +1,12 @@
-"""The stable row ids and the addresses of the rows of a fragment.
+"""The stable row ids of fragments, read from a version's own description, and the addresses of their rows.
 
-Storage writes the row ids of a fragment as a sequence, most often one range. A range is counted, never listed; any
-other sequence is listed once and kept as runs of numbers that follow each other.
+Rows that were written together have ids in one run, which Lance describes by its ends: listing them through Lance takes
+ten times as long as counting.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +20,52 @@ from omnigraph.store.tables.pins import data_paths
 
 RowIds = npt.NDArray[np.uint64]
 
+# The numbers of Lance's fields: a sequence's segments, a segment that is a range, and its ends.
+_SEGMENT, _RANGE, _START, _END = 1, 1, 1, 2
+# A description of a few ranges is no longer than this.
+_SHORT_BYTES = 256
 ADDRESS_BITS = 32
 _CACHE_BYTES = 32 << 20
-# Longer texts hold no single range.
-_RANGE_CHARACTERS = 128
-# The numbers of Lance's fields: a sequence's segments, a segment that is a range, and its two ends.
-_SEGMENT, _RANGE, _START, _END = 1, 1, 1, 2
+
+
+def row_id_run(metadata: FragmentMetadata) -> int | None:
+    """Return the first row id of a fragment whose rows have ids in one run; None when they have not."""
+    meta = metadata.row_id_meta
+    raw = None if meta is None else next(iter(cast("Any", meta).asdict().values()))
+    if not isinstance(raw, list) or len(raw) > _SHORT_BYTES:
+        return None
+    segments = [value for number, value in read_fields(bytes(raw)) if number == _SEGMENT]
+    if len(segments) != 1 or not isinstance(segments[0], bytes):
+        return None
+    ((number, ends),) = list(read_fields(segments[0])) or [(0, b"")]
+    if number != _RANGE or not isinstance(ends, bytes):
+        return None
+    bounds = {name: value for name, value in read_fields(ends) if isinstance(value, int)}
+    start, end = bounds.get(_START, 0), bounds.get(_END, 0)
+    return start if end - start == metadata.physical_rows else None
+
+
+def physical_row_ids(metadata: FragmentMetadata) -> RowIds | None:
+    """Return the row ids of a fragment's rows in stored order, deleted ones too; None when only a scan can tell."""
+    first = row_id_run(metadata)
+    if first is not None:
+        return np.arange(first, first + metadata.physical_rows, dtype=np.uint64)
+    sequence = row_id_sequence(metadata)
+    if sequence is None:
+        return None
+    listed: RowIds = sequence.to_pyarrow().to_numpy(zero_copy_only=False)
+    return listed
+
+
+def row_id_sequence(metadata: FragmentMetadata) -> RowIdSequence | None:
+    """Return the row ids of a fragment, packed; None when they live in a file of their own."""
+    if metadata.row_id_meta is None:
+        return None
+    try:
+        return RowIdSequence.from_inline_metadata(metadata.row_id_meta)
+    except (ValueError, OSError, NotImplementedError):
+        # Very long sequences live in a file of their own.
+        return None
 
 
 @record
@@ -59,8 +98,8 @@ _runs: LRUCache[tuple[str, ...], RowIdRuns] = LRUCache(
 
 
 def has_row_ids(metadata: FragmentMetadata) -> bool:
-    """Whether a fragment lists its row ids itself; very long sequences live in a file of their own."""
-    return _sequence(metadata) is not None
+    """Whether a fragment lists its row ids itself."""
+    return row_id_sequence(metadata) is not None
 
 
 def row_ids_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds:
@@ -89,50 +128,16 @@ def addresses_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowId
 
 
 def _read_runs(metadata: FragmentMetadata) -> RowIdRuns | None:
-    meta = metadata.row_id_meta
-    bounds = _single_range(meta)
-    if bounds is not None:
-        start, stop = bounds
-        places, firsts = np.zeros(1, dtype=np.int64), np.array([start], dtype=np.uint64)
-        return RowIdRuns(meta=meta, places=places, firsts=firsts, count=stop - start)
-    sequence = _sequence(metadata)
-    if sequence is None:
+    meta, count = metadata.row_id_meta, metadata.physical_rows
+    first = row_id_run(metadata)
+    if first is not None:
+        places, firsts = np.zeros(1, dtype=np.int64), np.array([first], dtype=np.uint64)
+        return RowIdRuns(meta=meta, places=places, firsts=firsts, count=count)
+    row_ids = physical_row_ids(metadata)
+    if row_ids is None:
         return None
-    row_ids: RowIds = sequence.to_pyarrow().to_numpy(zero_copy_only=False)
     # Unsigned numbers wrap, so that a step down is never taken for a step up by one.
     breaks = np.flatnonzero(np.diff(row_ids) != 1) + 1
     places = np.concatenate([np.zeros(1, dtype=np.int64), breaks])
     firsts = row_ids[places] if len(row_ids) else np.zeros(1, dtype=np.uint64)
     return RowIdRuns(meta=meta, places=places, firsts=firsts, count=len(row_ids))
-
-
-def _sequence(metadata: FragmentMetadata) -> RowIdSequence | None:
-    """Return the row ids of a fragment, packed: to list them takes time that only a hit is worth."""
-    if metadata.row_id_meta is None:
-        return None
-    try:
-        return RowIdSequence.from_inline_metadata(metadata.row_id_meta)
-    except (ValueError, OSError, NotImplementedError):
-        return None
-
-
-def _single_range(meta: Any) -> tuple[int, int] | None:
-    """Return the ends of a sequence that is one range; None when it is anything else."""
-    text = "" if meta is None else meta.json()
-    if not text or len(text) > _RANGE_CHARACTERS:
-        return None
-    match json.loads(text):
-        case {"Inline": list(raw)} | {"inline": list(raw)}:
-            segments = list(read_fields(bytes(raw)))
-        case _:
-            return None
-    if len(segments) != 1 or segments[0][0] != _SEGMENT or not isinstance(segments[0][1], bytes):
-        return None
-    parts = list(read_fields(segments[0][1]))
-    if len(parts) != 1 or parts[0][0] != _RANGE or not isinstance(parts[0][1], bytes):
-        return None
-    ends = dict(read_fields(parts[0][1]))
-    start, stop = ends.pop(_START, 0), ends.pop(_END, 0)
-    if ends or not isinstance(start, int) or not isinstance(stop, int) or stop <= start:
-        return None
-    return start, stop
