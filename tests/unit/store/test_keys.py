@@ -203,6 +203,7 @@ def test_a_write_costs_the_last_write_in_memory(local, monkeypatch):
 def test_rows_with_one_hash_cost_time_and_nothing_else(local, monkeypatch):
     monkeypatch.setattr(keys, "hash_texts", lambda texts: np.zeros(len(texts), dtype=np.uint64))
     monkeypatch.setattr(lookups, "hash_texts", lambda texts: np.zeros(len(texts), dtype=np.uint64))
+    monkeypatch.setattr(lookups, "hash_text", lambda _: 0)
     for count in (20, 200):
         pin = big(local, count, f"nodes/{count}")
         build_keys(local.open(pin))
@@ -402,14 +403,16 @@ def test_many_ids_are_scanned_for_once_when_most_rows_have_them(local, monkeypat
         stage_change(local.open(pin), upserts=local.rows("p1", "new", n=4), deletes=["p2"], **local.origin)
     )
     table = local.another_process().open(pin)
-    scans = []
-    whole = lookups._scan_for
+    scans, hashed = [], []
+    whole, hash_all = lookups._scan_for, lookups.hash_texts
+    monkeypatch.setattr(lookups, "hash_texts", lambda texts: hashed.append(len(texts)) or hash_all(texts))
     monkeypatch.setattr(lookups, "_scan_for", lambda *args: scans.append(args[3:]) or whole(*args))
     most, few = [f"p{number}" for number in range(50)], [f"p{number}" for number in range(0, 60, 5)]
     assert found(table, most) == plain(table, most)
     assert scans == [()]
     assert found(table, [*few, "new"]) == plain(table, [*few, "new"])
     assert scans[1:] == [([1],)]
+    assert hashed == [13]
 
 
 FROZEN = {

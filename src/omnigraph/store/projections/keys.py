@@ -130,6 +130,25 @@ class KeyIndex:
             wanted, fragments, offsets = wanted[order], fragments[order], offsets[order]
         return Candidates(wanted=wanted, fragments=fragments, offsets=offsets.astype(np.uint32), crowded=crowded)
 
+    def find_one(self, wanted: int) -> list[tuple[int, int]] | None:
+        """Return fragments, by position, and offsets of the rows whose ids have a hash; None when they are too many.
+
+        It finds what :meth:`find` does, without the arrays that many hashes are worth.
+        """
+        found = []
+        asked = np.uint64(wanted)
+        for segment, starts, indexes in self._parts:
+            at = int(segment.hashes.searchsorted(asked))
+            while at < len(segment.hashes) and segment.hashes[at] == asked:
+                place = int(segment.places[at])
+                owner = int(starts.searchsorted(place, side="right")) - 1
+                if indexes[owner] >= 0:
+                    found.append((int(indexes[owner]), place - int(starts[owner])))
+                    if len(found) > _MOST_ALIKE:
+                        return None
+                at += 1
+        return found
+
     def _find_in(
         self, segment: KeySegment, starts: Places, indexes: Places, hashes: Hashes
     ) -> tuple[Places, Places, Places]:

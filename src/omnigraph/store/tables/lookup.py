@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.records import record
 from omnigraph.store.handles import LOOKUP_STAGES, SCAN_STAGES, metered
 from omnigraph.store.projections.coverage import deleted_rows
-from omnigraph.store.projections.hashes import hash_texts
+from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import Candidates, FragmentIds, KeyIndex, build_keys, extend, key_index
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
 from omnigraph.store.tables.pins import FragmentRef
@@ -75,11 +75,11 @@ def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence
 
 def _look_up_many(table: PinnedTable, wanted: pa.Array, names: list[str], empty: pa.Table) -> pa.Table:
     index = key_index(table)
-    if index.is_empty:
+    row_count = sum(fragment.row_count for fragment in _others(table, index.missing))
+    # As many ids as rows take as long to hash as the rows to read.
+    if index.is_empty or len(wanted) * _FETCHED_SHARE > row_count:
         return _scan_for(table, wanted, names)
     candidates = index.find(hash_texts(wanted))
-    covered = _others(table, index.missing)
-    row_count = sum(fragment.row_count for fragment in covered)
     if len(candidates.crowded) or len(candidates.wanted) * _FETCHED_SHARE > row_count:
         return _scan_for(table, wanted, names)
     parts = [empty, *_rows_of(table, candidates, wanted, names)]
@@ -123,16 +123,16 @@ def key_candidates(
         index = _learn(table, index, ids)
     if index.missing:
         return None
-    found = index.find(hash_texts(pa.array([entity_id], pa.string())))
-    if len(found.crowded):
+    found = index.find_one(hash_text(entity_id))
+    if found is None:
         return None
-    parts = [np.zeros(0, dtype=np.uint64)]
-    for at in sorted(set(found.fragments.tolist())):
-        row_ids = find_row_ids(table.fragments[at].metadata, found.offsets[found.fragments == at])
+    candidates = set[int]()
+    for at, offset in found:
+        row_ids = find_row_ids(table.fragments[at].metadata, np.array([offset]))
         if row_ids is None:
             return None
-        parts.append(row_ids)
-    return np.unique(np.concatenate(parts))
+        candidates.add(int(row_ids[0]))
+    return np.array(sorted(candidates), dtype=np.uint64)
 
 
 def _missing_rows(table: PinnedTable, index: KeyIndex) -> int:
