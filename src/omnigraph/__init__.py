@@ -3,6 +3,7 @@
 ``omnigraph.init`` creates a graph, ``omnigraph.open`` opens one; everything else is a method of what they return.
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,14 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        # Modules stay: looking through all that a process holds for garbage would free nothing, and take long.
+        was_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        finally:
+            if was_collecting:
+                gc.enable()
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 
