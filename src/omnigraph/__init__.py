@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 # Where each of them is defined: asking for one loads no other, and importing the package stays instant.
-_HOMES = {
+__homes__ = {
     "Branch": "graph.branch",
     "ClientSettings": "client.settings",
     "Commit": "txn.manifest.rows",
@@ -102,12 +102,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
+    if name in __homes__:
         # Modules stay: looking through all that a process holds for garbage would free nothing, and take long.
         was_collecting = gc.isenabled()
         gc.disable()
         try:
-            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return getattr(import_module(f"{__name__}.{__homes__[name]}"), name)
         finally:
             if was_collecting:
                 gc.enable()
