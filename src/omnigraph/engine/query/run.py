@@ -43,9 +43,9 @@ def result_schema(read: ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(output.name, output_type(output.type)) for output in read.outputs])
 
 
-def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the result, in batches of bounded size."""
-    read, schema = plan.read, result_schema(plan.read)
+def run_plan(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the result, whose columns are ``schema``, in batches of bounded size."""
+    read = plan.read
     rows = _staged(context, plan, schema) if read.stages else _classic(context, plan, schema)
     returned = 0
     with context.snapshot.reading():
