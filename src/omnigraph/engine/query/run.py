@@ -149,8 +149,9 @@ def project(
         for output, field in zip(read.outputs, schema, strict=True):
             values = _shown(context, output.expression, frame, scores)
             columns.append(values if values.type == field.type else values.cast(field.type))
-            context.limits.hold(columns[-1].nbytes)
-            held_bytes += columns[-1].nbytes
+            column_bytes = columns[-1].nbytes
+            context.limits.hold(column_bytes)
+            held_bytes += column_bytes
     finally:
         # Whoever draws the batch counts it for as long as it is kept.
         context.limits.hold(-held_bytes)

@@ -12,7 +12,7 @@ from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
-from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
+from omnigraph.engine.query.explain import Explanation, Trace, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
 from omnigraph.engine.query.planner import Facts, plan_read
@@ -26,7 +26,7 @@ from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, ex
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
-from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
+from omnigraph.runtime import Counters, LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
@@ -213,7 +213,7 @@ class QueryRunner:
             counters=counters,
             memory=memory,
             plan=plan,
-            trace=start_trace(plan, facts, counters),
+            trace=planned.trace.again(counters),
             embed=self._embed,
             versions=versions,
         )
@@ -297,11 +297,12 @@ class _PastVersions:
 
 @record
 class _PlannedRead:
-    """What is known of a read before it is run."""
+    """What is known of a read before it is run; ``trace`` is that of a run that has done nothing."""
 
     plan: QueryPlan
     schema: pa.Schema
     pattern: ResultPattern
+    trace: Trace
 
 
 class _PlannedReads:
@@ -316,7 +317,8 @@ class _PlannedReads:
         planned = self._plans.get(key)
         if planned is None or planned.plan.read is not read:
             plan = plan_read(read, facts, rules_off)
-            planned = _PlannedRead(plan=plan, schema=result_schema(read), pattern=pattern_of(read))
+            trace = start_trace(plan, facts, Counters())
+            planned = _PlannedRead(plan=plan, schema=result_schema(read), pattern=pattern_of(read), trace=trace)
             self._plans.put(key, planned)
         return planned
 
