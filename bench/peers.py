@@ -87,8 +87,14 @@ READS = (
         target="≤ 35",
     ),
     Read(
-        work="triangles, whole graph",
+        work="triangles of linked persons, whole graph",
         title="whole graph: triangles, linked persons",
+        target="≤ 2,000",
+        is_remembered=False,
+    ),
+    Read(
+        work="triangles, every edge of them",
+        title="whole graph: triangles, every edge",
         target="≤ 2,000",
         is_remembered=False,
     ),
