@@ -37,6 +37,8 @@ DELETE_POINTS = (
 CLEANUP_POINTS = ("engine.cleanup.after_histories", "engine.cleanup.after_floor", "engine.cleanup.after_removal")
 OTHER_POINTS = (
     "engine.export.after_file",
+    "store.projection.after_write",
+    "store.projection.before_write",
     "history.proposal.after_publish",
     "spark.load.after_part",
     "spark.load.after_read",

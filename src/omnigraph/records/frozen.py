@@ -46,7 +46,7 @@ class _Sample:
 
 # What the library says of an ordinary part, and of a frozen class.
 _ORDINARY: Any = fields(_Sample)[0]._field_type  # type: ignore[attr-defined]  # noqa: SLF001 - the library has no other word
-_FROZEN: Any = _Sample.__dataclass_params__  # type: ignore[attr-defined]
+_FROZEN: Any = _Sample.__dataclass_params__  # type: ignore[attr-defined]  # put there by the library
 
 
 def _parts(cls: type) -> dict[str, Field[Any]]:

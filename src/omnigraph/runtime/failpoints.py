@@ -172,6 +172,8 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "spark.steps.before_publish": "all rows of a run are written and its rejected ones kept, nothing names them",
         "spark.steps.after_publish": "a run is visible, with how far it has read, and scratch files still exist",
         "spark.merge.after_write": "all rows of a merge on Spark are written, nothing names their files",
+        "store.projection.before_write": "the bytes of a projection are there, its name is not",
+        "store.projection.after_write": "a projection is written, whoever built it has not used it",
         "txn.stage.after_table": "one more table is staged, nothing names its files",
         "txn.stage.after_files": "fragments of every table are written, nothing names them",
         "txn.claim.before_put": "the plan is complete, no sidecar exists",

@@ -67,6 +67,11 @@ class LRUCache(Generic[K, V]):
             for one in dropped:
                 self._on_drop(one)
 
+    def remove(self, key: K) -> None:
+        """Forget a value; harmless when there is none."""
+        with self._lock:
+            self._remove(key)
+
     def _remove(self, key: K) -> None:
         known = self._entries.pop(key, None)
         if known is not None:

@@ -115,6 +115,20 @@ class ControlObjects:
         current_counters().add_calls("control.get", bytes_read=len(data or b""))
         return data
 
+    def get_start(self, key: str, length: int) -> bytes | None:
+        """Return the first bytes of an object, fewer when it is shorter, or ``None`` when there is none."""
+        current_counters().add_serial_stages()
+        store = self._readable()
+        data = None
+        if store is not None:
+            with translating("read the start of an object", key):
+                try:
+                    data = bytes(obstore.get_range(store, self._key(key), start=0, length=length))
+                except FileNotFoundError as error:
+                    _refuse_missing_bucket(error)
+        current_counters().add_calls("control.get", bytes_read=len(data or b""))
+        return data
+
     def writer(self, key: str) -> WritableFile:
         """Open an object for writing in pieces; it appears when the context ends well, and not at all otherwise."""
         return obstore.open_writer(self._writable(), self._key(key))

@@ -27,6 +27,7 @@ from omnigraph.runtime import Runtime, current_counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.handles import SCAN_STAGES, CacheSizes, Handles, apart, metered
 from omnigraph.store.location import Storage
+from omnigraph.store.projections.files import ProjectionStore
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.tail import TailCache
 from omnigraph.store.tables.writing import write_into, write_new
@@ -148,6 +149,7 @@ class DatasetStore:
         self.handles = Handles(storage, caches)
         self.versions = VersionFiles(storage)
         self.tails = TailCache()
+        self.projections = ProjectionStore(self.control, runtime.failpoints)
         self._branches = Branches(self.handles, self.control)
 
     def create(

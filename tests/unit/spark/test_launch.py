@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from omnigraph.spark.sessions.caches import cache_folder, place_file
+from omnigraph.runtime.caches import cache_folder
+from omnigraph.spark.sessions.caches import place_file
 from omnigraph.spark.sessions.gateway import spark_home
 
 
@@ -30,7 +31,7 @@ def test_a_home_that_is_set_stays(environment):
 
 def test_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path):
     (tmp_path / "file").touch()
-    folder = cache_folder({"OMNIGRAPH_CACHE": str(tmp_path / "file")})
+    folder = cache_folder("spark", {"OMNIGRAPH_CACHE": str(tmp_path / "file")})
     assert folder.is_dir()
     assert os.access(folder, os.W_OK)
 

@@ -50,6 +50,7 @@ class LocalBackend:
         return {
             **self._engine.runtime.tally.counts(),
             "cache_bytes": cached,
+            "mapped_bytes": memory.topology.stats.mapped_bytes,
             "writes_waiting": self._engine.store.waiting,
         }
 

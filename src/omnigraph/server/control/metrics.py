@@ -31,6 +31,7 @@ _EVENTS = {
 
 _STATES = {
     "cache_bytes": "Memory that reads of a graph share.",
+    "mapped_bytes": "Files that reads of a graph have mapped; other processes share them.",
     "writes_waiting": "Writes that wait for their turn to be published.",
 }
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import JobFault, MissingThing, SparkMissingError, SparkStartError
-from omnigraph.spark.sessions.caches import cache_folder, cache_key
+from omnigraph.runtime.caches import cache_folder
+from omnigraph.spark.sessions.caches import cache_key
 from omnigraph.spark.sessions.reach import cause_of
 
 # It removes its temporary files as it ends, which takes a moment; longer than this it is stuck.
@@ -192,7 +193,7 @@ def spark_home(environment: Mapping[str, str]) -> Path | None:
     package = _package_folder()
     if os.name != "posix" or environment.get("SPARK_HOME"):
         return None
-    home = cache_folder(environment) / "home" / cache_key(str(package))
+    home = cache_folder("spark", environment) / "home" / cache_key(str(package))
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         for part in _HOME_PARTS:

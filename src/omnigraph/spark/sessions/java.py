@@ -18,7 +18,8 @@ from typing import Literal
 
 from omnigraph.errors import FormatMismatch, JavaMissingError, JavaTooOldError, MissingThing
 from omnigraph.records import record
-from omnigraph.spark.sessions.caches import cache_folder, cache_key, place_file
+from omnigraph.runtime.caches import cache_folder
+from omnigraph.spark.sessions.caches import cache_key, place_file
 
 OLDEST = 17
 
@@ -107,7 +108,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Origin, Path]]
 def _home_around(java: Path, environment: Mapping[str, str]) -> Path:
     """Return a home whose ``java`` is the given one, behind a launcher that drops what it may not understand."""
     launcher = _LAUNCHER.format(java=shlex.quote(str(java)))
-    home = cache_folder(environment) / "java" / cache_key(launcher)
+    home = cache_folder("spark", environment) / "java" / cache_key(launcher)
     place_file(home / "bin" / "java", launcher, is_executable=True)
     return home
 
