@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.aio.state import State, expected_commit
-from omnigraph.aio.transaction import Transaction
 from omnigraph.aio.waiting import computed
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
-from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
+from omnigraph.graph.sources import query_text, schema_text
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
 from omnigraph.operations.writes import (
@@ -26,9 +23,12 @@ from omnigraph.operations.writes import (
 from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
+    from omnigraph.aio.transaction import Transaction
     from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
+    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.graph.load_arguments import LoadArgument
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
 
@@ -216,6 +216,9 @@ class WriteVerbs(State):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.load.sources.memory import open_row_files  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.graph.load_arguments import row_sources  # noqa: PLC0415 - see above
+
         with open_row_files() as files:
             given = await computed(lambda: row_sources(sources, files))
             request = LoadRequest(
@@ -266,6 +269,8 @@ class WriteVerbs(State):
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
         )
+        from omnigraph.aio.transaction import Transaction  # noqa: PLC0415 - a read needs none of it
+
         return Transaction(self._backend, await self._backend.execute(request))
 
     async def run_transaction(

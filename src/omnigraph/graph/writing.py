@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
-from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
+from omnigraph.graph.sources import query_text, schema_text
 from omnigraph.graph.state import State, expected_commit
-from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.waiting import computed
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
@@ -26,8 +23,11 @@ from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
+    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.graph.load_arguments import LoadArgument
+    from omnigraph.graph.transaction import Transaction
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
 
@@ -215,6 +215,9 @@ class WriteVerbs(State):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.load.sources.memory import open_row_files  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.graph.load_arguments import row_sources  # noqa: PLC0415 - see above
+
         with open_row_files() as files:
             given = computed(lambda: row_sources(sources, files))
             request = LoadRequest(
@@ -265,6 +268,8 @@ class WriteVerbs(State):
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
         )
+        from omnigraph.graph.transaction import Transaction  # noqa: PLC0415 - a read needs none of it
+
         return Transaction(self._backend, self._backend.execute(request))
 
     def run_transaction(

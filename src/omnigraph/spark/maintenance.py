@@ -25,7 +25,7 @@ from omnigraph.values import MAIN, check_callable, checked_names
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 # Fewer rows are indexed sooner by one task than their segments are searched by everybody.
 _GROUP_ROWS = 1 << 20
