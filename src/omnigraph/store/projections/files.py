@@ -80,6 +80,11 @@ class Projection:
         """What it covers, its own table first."""
         return self.header.tables
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the arrays are here, checked."""
+        return self._arrays is not None
+
     def load(self) -> Arrays | None:
         """Return the arrays, checked once; None when they are damaged or gone, and then the file is dropped."""
         with self._lock:
@@ -119,10 +124,16 @@ class ProjectionStore:
             refresh: look again for what other processes have written; a local folder is always looked at.
         """
         with suppress(OmnigraphError, OSError):
-            wanted = [item for item in self._list(location, refresh=refresh) if (item.kind, item.of) == (kind, of)]
-            newest = sorted(wanted, key=lambda item: (-item.modified_ms, item.key))
+            newest = _newest_of(self._list(location, refresh=refresh), kind, of)
             return tuple(found for item in newest if (found := self._open(item.key)) is not None)
         return ()
+
+    def loaded(self, location: str, kind: str, of: str = "") -> tuple[Projection, ...]:
+        """Return those whose arrays this process has loaded, the newest first; never a call."""
+        with self._lock:
+            _, listed = self._listed.get(location, (None, ()))
+        opened = (self._opened.get(item.key) for item in _newest_of(listed, kind, of))
+        return tuple(found for found in opened if found is not None and found.is_loaded)
 
     def save(
         self, kind: str, of: str, tables: Sequence[CoveredTable], arrays: Arrays, facts: Mapping[str, Any]
@@ -265,6 +276,11 @@ class ProjectionStore:
         with self._lock:
             self._listed[location] = (mark, found)
         return found
+
+
+def _newest_of(listed: Sequence[StoredProjection], kind: str, of: str) -> list[StoredProjection]:
+    wanted = [item for item in listed if (item.kind, item.of) == (kind, of)]
+    return sorted(wanted, key=lambda item: (-item.modified_ms, item.key))
 
 
 def _folder(location: str) -> str:

@@ -17,8 +17,8 @@ from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Column, Compare, Narrow, Predicate, TextMatch, UnionScan, Widen
 from omnigraph.ir.types import fit_assigned, fit_compared
+from omnigraph.store.tables.lookup import index_coverage
 from omnigraph.store.tables.pinned import ROW_ID
-from omnigraph.store.tables.table import index_coverage
 
 # Rows that travel together: enough to pay for a step, few enough that a read can be stopped between two of them.
 MORSEL = 1 << 18
