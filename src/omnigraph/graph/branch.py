@@ -385,7 +385,7 @@ class BranchVerbs(WriteVerbs):
     def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
     ) -> OptimizeResult:
-        """Compact the tables of the branch and bring their indexes up to date, beside whoever writes to it.
+        """Compact the tables of the branch and bring their indexes and projections up to date, beside all writers.
 
         Raises:
             TypeMissingError: there is no such type.

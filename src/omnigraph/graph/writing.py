@@ -183,6 +183,7 @@ class WriteVerbs(State):
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
+        projections: bool = True,
     ) -> LoadResult:
         """Read every row of files, or of what a program holds, and publish all of them as one commit, or nothing.
 
@@ -204,6 +205,8 @@ class WriteVerbs(State):
             errors_to: a file that gets every bad row.
             progress: told how far it is.
             settings: what it may use of the machine.
+            projections: after a large load, build the projections of the tables that it filled, for quick reads;
+                otherwise that is left to :meth:`optimize` and to readers.
 
         Raises:
             BadRowsError: rows cannot be read or do not fit their type.
@@ -234,6 +237,7 @@ class WriteVerbs(State):
                 on_conflict=on_conflict,
                 errors_to=errors_to,
                 settings=settings,
+                projections=projections,
             )
             return self._backend.execute(request, Attachments(progress=progress))
 
