@@ -200,6 +200,14 @@ def _drafts(folder: Path) -> None:
     (folder / "seed.yaml").write_text(json.dumps(manifest))
 
 
+def _points(folder: Path) -> None:
+    """Points on a line whose vectors are indexed approximately, and one that came later."""
+    with omnigraph.init(str(folder / "g"), "node Point { name: String @key  v: Vector(2) @index(ann) }") as graph:
+        graph.load({"Point": [{"name": f"p{at:04}", "v": [at, 0]} for at in range(3000)]})
+        graph.optimize()
+        graph.load({"Point": [{"name": "late", "v": [7.25, 0]}]}, mode="append")
+
+
 def _operator(folder: Path) -> None:
     """People, and an operator config that knows where they are."""
     _people(folder)
@@ -224,6 +232,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "drafts": _drafts,
     "forbidden": _nothing,
     "stranger": _nothing,
+    "points": _points,
     "operator": _operator,
     "served": _nothing,
 }

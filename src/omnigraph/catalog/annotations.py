@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal as Choice
 
 from omnigraph.catalog.defaults import DEFAULT, check_default
-from omnigraph.catalog.model import AnnotationValue, Embed, PropertyType, Scalar
+from omnigraph.catalog.model import INDEX, AnnotationValue, Embed, PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Annotation, Literal, Property
@@ -33,8 +33,13 @@ def annotation_value(annotation: Annotation) -> AnnotationValue:
 
 def kept_annotations(annotations: Iterable[Annotation]) -> tuple[AnnotationValue, ...]:
     """Return the annotations that stay annotations when a declaration is compiled, sorted."""
-    values = (annotation_value(one) for one in annotations if one.name.text not in COMPILED)
+    values = (annotation_value(one) for one in annotations if one.name.text not in COMPILED or _names_index_kind(one))
     return tuple(sorted(values, key=lambda one: (one.name, one.value is not None, one.value or "", one.keywords)))
+
+
+def _names_index_kind(annotation: Annotation) -> bool:
+    """Whether it is an ``@index`` that says how to index; that its column is indexed is a constraint."""
+    return annotation.name.text == INDEX and annotation.value is not None
 
 
 def embed_of(annotations: Iterable[Annotation]) -> Embed | None:
@@ -95,6 +100,8 @@ def check_property(
         _check_common(annotation, source)
         if name == "embed":
             _check_embed(annotation, prop, siblings, source)
+        if name == INDEX:
+            _check_index(annotation, prop, siblings, source, on_edge=on_edge)
         if name == DEFAULT:
             text = "" if annotation.value is None else _text(annotation.value)
             check_default(annotation, siblings[prop.name.text], text, source)
@@ -149,6 +156,21 @@ def _check_embed(
     if kind.scalar is not Scalar.STRING or kind.is_list:
         msg = f"@embed source property '{name}' must be String, it is {kind}"
         raise broken_rule("embed_source_type", msg, source, annotation.value.span)
+
+
+def _check_index(
+    annotation: Annotation,
+    prop: Property,
+    siblings: Mapping[str, PropertyType],
+    source: SourceText,
+    *,
+    on_edge: bool,
+) -> None:
+    """Check the kind of index that ``@index`` asks for, if it asks for one."""
+    if annotation.value is not None and (prop.type.scalar != "Vector" or on_edge):
+        kind = "a property of an edge" if on_edge else str(siblings[prop.name.text])
+        msg = f"@index(ann) is only supported on vector properties of nodes, '{prop.name.text}' is {kind}"
+        raise broken_rule("index_kind", msg, source, annotation.span, suggestion="write @index")
 
 
 def _check_embed_keywords(annotation: Annotation, source: SourceText) -> None:

@@ -95,7 +95,9 @@ def _declaration(catalog: Catalog, owner: InterfaceType | NodeType | EdgeType) -
 
 
 def _words(owner: InterfaceType, name: str) -> list[Annotation]:
-    return [Annotation(name=Ident(text=word)) for found, word in owner.constraints if found == name]
+    said = {one.name for prop in owner.properties if prop.name == name for one in prop.annotations}
+    wanted = [word for found, word in owner.constraints if found == name and word not in said]
+    return [Annotation(name=Ident(text=word)) for word in wanted]
 
 
 def _items(catalog: Catalog, owner: NodeType | EdgeType) -> Iterator[Property | Constraint]:
@@ -109,7 +111,10 @@ def _items(catalog: Catalog, owner: NodeType | EdgeType) -> Iterator[Property | 
     own = {prop.name: prop for prop in owner.properties if prop.declared_directly}
     short = [(word, columns) for word, columns in lists if len(columns) == 1 and columns[0] in own]
     for name, prop in own.items():
-        words = [Annotation(name=Ident(text=word)) for word, columns in short if columns == (name,)]
+        # One that says which kind of index it wants is among the annotations of the property.
+        said = {one.name for one in prop.annotations}
+        wanted = [word for word, columns in short if columns == (name,) and word not in said]
+        words = [Annotation(name=Ident(text=word)) for word in wanted]
         yield _property(prop, words)
     yield from (_constraint(word, columns) for word, columns in lists if (word, columns) not in short)
     for bounds in owner.ranges:

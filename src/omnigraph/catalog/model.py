@@ -180,9 +180,17 @@ class CardinalityRule:
         return f"{self.minimum}..{'*' if self.maximum is None else self.maximum}"
 
 
+# The annotation of an index, and the kind of index it may ask for on a vector.
+INDEX = "index"
+APPROXIMATE = "ann"
+
+
 @record
 class PropertyDef:
-    """A property of a type. ``annotations`` holds the opaque ones and ``description``, not the compiled ones."""
+    """A property of a type. ``annotations`` holds the opaque ones and ``description``, not the compiled ones.
+
+    The kind of index that ``@index(ann)`` asks for stays an annotation; that there is an index is a constraint.
+    """
 
     name: str
     type: PropertyType
@@ -198,6 +206,11 @@ class PropertyDef:
     def continues(self, other: PropertyDef) -> bool:
         """Whether both are one property, by whatever ids their branches know it."""
         return not {self.id, *self.aliases}.isdisjoint((other.id, *other.aliases))
+
+    @property
+    def is_searched_approximately(self) -> bool:
+        """Whether the schema lets ``nearest`` on this property miss rows: ``@index(ann)``."""
+        return any(one.name == INDEX and one.value == APPROXIMATE for one in self.annotations)
 
 
 @record
@@ -321,10 +334,11 @@ class Catalog:
 
 
 class IndexKind(StrEnum):
-    """How an index is built: ordered, or by nearness of vectors."""
+    """How an index is built: ordered, or by nearness of vectors, exactly or nearly so."""
 
     BTREE = "btree"
     VECTOR = "vector"
+    ANN = "ann"
 
 
 @record
@@ -356,13 +370,16 @@ def index_intents(owner: NodeType | EdgeType) -> tuple[IndexIntent, ...]:
             msg = f"indexes of {owner.table_key} cannot be named before property '{prop.name}' has an id"
             raise UsageError(msg, details=details)
         intents.extend(
-            IndexIntent(column=prop.name, kind=kind, name=f"og_p{prop.id}_{kind.value}") for kind in _kinds(prop.type)
+            IndexIntent(column=prop.name, kind=kind, name=f"og_p{prop.id}_{kind.value}") for kind in _kinds(prop)
         )
     return tuple(intents)
 
 
-def _kinds(kind: PropertyType) -> Iterator[IndexKind]:
-    if not (kind.is_list or kind.is_vector or kind.scalar is Scalar.BLOB):
+def _kinds(prop: PropertyDef) -> Iterator[IndexKind]:
+    kind = prop.type
+    if prop.is_searched_approximately:
+        yield IndexKind.ANN
+    elif not (kind.is_list or kind.is_vector or kind.scalar is Scalar.BLOB):
         yield IndexKind.BTREE
 
 

@@ -40,6 +40,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "embed_keyword": "@embed takes the keyword model at most once",
         "embed_source_unknown": "the source of @embed is a property of the same declaration",
         "embed_source_type": "the source of @embed is one String or enum value",
+        "index_kind": "@index(ann) belongs on a vector property of a node",
         "default_target": "@default is for single values, and not for a key of one property",
         "default_value": "the value of @default is one of the property's type",
         "default_rule": "the value of @default keeps the rules of its type",

@@ -252,9 +252,16 @@ def _as_list(value: Any) -> list[Any]:
     raise Unfit(f"expected a list, found {describe_value(value)}")
 
 
+# From here on a number is infinite in single precision: half a step above the largest one.
+_F32_BOUND = float((2 - 2**-24) * 2.0**127)
+
+
 def _decode_items(items: list[Any], of: PropertyType, decode: Callable[[Any, PropertyType], Any]) -> tuple[Any, ...]:
     if of.is_vector and len(items) != of.dimension:
         raise Unfit(f"expected {of.dimension} numbers, found {len(items)}")
+    if of.is_vector and all(type(item) is float and -_F32_BOUND < item < _F32_BOUND for item in items):
+        # Nearly every vector; asking each of its numbers everything that a number may be takes far longer.
+        return tuple(items)
     plain = PropertyType(scalar=Scalar.F32) if of.is_vector else item_type(of)
     decoded: list[Any] = []
     for index, item in enumerate(items):

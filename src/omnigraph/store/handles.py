@@ -99,7 +99,7 @@ class CacheSizes:
         versions: how many versions of datasets stay open.
     """
 
-    index_bytes: int = 64 << 20
+    index_bytes: int = 256 << 20
     metadata_bytes: int = 16 << 20
     versions: int = 512
 

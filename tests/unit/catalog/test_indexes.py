@@ -14,6 +14,7 @@ from omnigraph.catalog import (
     index_intents,
     indexed_texts,
 )
+from omnigraph.catalog.declare import schema_text
 from omnigraph.errors import UsageError
 from omnigraph.lang.pg import parse_schema
 
@@ -53,6 +54,20 @@ def test_orderable_scalars_get_an_ordered_index(kind):
 def test_vectors_are_compared_one_by_one_and_get_no_index():
     node = _catalog("node A { v: Vector(4)? @index  w: Vector(4)? }").nodes["A"]
     assert _wanted(node) == [("id", "btree")]
+
+
+def test_vectors_that_may_be_searched_approximately_get_such_an_index_and_no_other():
+    node = _catalog("node A { v: Vector(4)? @index(ann)  w: Vector(4)? @index }").nodes["A"]
+    assert _wanted(node) == [("id", "btree"), ("v", "ann"), ("w", "vector")]
+    assert [node.get(name).is_searched_approximately for name in ("v", "w")] == [True, False]
+
+
+def test_a_kind_of_index_survives_being_written_and_read():
+    text = 'interface I { u: Vector(2)? @index(ann) }  node A implements I { ann: String  v: Vector(4)? @index("ann") }'
+    catalog = _catalog(text)
+    again = _catalog(schema_text(catalog))
+    assert again.shape_hash == catalog.shape_hash
+    assert _wanted(again.nodes["A"]) == _wanted(catalog.nodes["A"]) == [("id", "btree"), ("v", "ann"), ("u", "ann")]
 
 
 def test_composite_declarations_index_each_column_once():

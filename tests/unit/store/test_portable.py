@@ -13,6 +13,7 @@ from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.staging import (
     BuiltIndex,
     IndexBuild,
+    stage_change,
     stage_steps,
     stage_undo,
     stage_written,
@@ -272,3 +273,24 @@ def test_rows_that_stop_half_way_leave_no_scratch_object_that_looks_whole(local)
     with pytest.raises(InternalError, match=r"^half way$"):
         place.write_arrow("half", failing())
     assert place.names() == ()
+
+
+def test_an_approximate_index_is_one_piece_of_work(local):
+    """Pieces that are trained apart have partitions of their own and cannot become one segment."""
+    build = IndexBuild(column="vec", kind="ann", name="vec_ann")
+
+    def work_after(pin, prefix, vec):
+        rows = local.rows(*(f"{prefix}{at:04}" for at in range(700)), vec=vec)
+        table = local.open(local.commit(stage_change(local.open(pin), upserts=rows, **local.origin)))
+        return table, index_work(table, build, group_rows=1)
+
+    table, none = work_after(local.create(), "k", None)
+    assert none is None, "there are no vectors"
+    table, few = work_after(table.pin, "k", [1.0, 2.0])
+    assert few is None
+    table, huge = work_after(table.pin, "m", [3e38, 4.0])
+    assert huge is None
+    table, work = work_after(table.pin, "m", [3.0, 4.0])
+    assert len(table.fragments) > 1
+    assert work is not None
+    assert work.groups == (tuple(item.metadata.id for item in table.fragments),)

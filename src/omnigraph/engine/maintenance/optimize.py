@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 MANIFEST_KEY = "__manifest"
 # An index that covers every row, be there none, is nothing that anybody waits for.
-_SETTLED = frozenset({"current", "no rows"})
+_SETTLED = frozenset({"current", "no rows", "few vectors"})
 # How often one table is planned again because writers changed it meanwhile.
 _ATTEMPTS = 5
 # Compacting can make work for the indexes and the other way round; both shrink what is left by a factor.

@@ -147,7 +147,7 @@ def plan_table_indexes(
         plan = plan_index(table, build)
         work = None
         if not isinstance(plan, SkippedIndex):
-            work = index_work(table, build, group_rows=group_rows)
+            work = index_work(table, build, group_rows=group_rows, plan=plan)
         reason: str | None = plan.reason if isinstance(plan, SkippedIndex) else None
         if work is not None and max_rows is not None:
             read = sum(rows[number] for group in work.groups for number in group)

@@ -364,7 +364,7 @@ def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
         and (
             table.can_compact
             or any(projection.is_stale for projection in table.projections)
-            or any(index.covered_rows < table.rows for index in table.indexes if index.kind != "vector")
+            or any(index.covered_rows < table.rows for index in table.indexes if index.kind not in {"vector", "ann"})
         )
     ]
     if behind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,9 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.values.printable import Printable
 from omnigraph.values.visible import make_visible
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.approximate import VectorSearch
 
 T = TypeVar("T")
 
@@ -57,6 +60,10 @@ class Trace:
 
     counters: Counters
     steps: dict[int, StepTrace] = field(default_factory=dict)
+    # Searches of vectors that the schema lets miss rows.
+    searches: list[VectorSearch] = field(default_factory=list)
+    # Whether the run is explained, so that what it found may be compared with an exact answer.
+    is_explained: bool = False
     _running: list[int] = field(default_factory=list)
     _since: tuple[float, int] = (0.0, 0)
 
@@ -135,15 +142,17 @@ class Explanation(Printable):
     rules: tuple[str, ...]
     columns: dict[str, tuple[str, ...]]
     kind: Literal["read", "mutation"] = "read"
+    searches: tuple[VectorSearch, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON values."""
-        return {
+        """Return the plan as JSON values; ``searches`` only where the schema lets a search of vectors miss rows."""
+        found = {
             "query_name": self.name,
             "steps": [step.to_json() for step in self.steps],
             "rules": list(self.rules),
             "columns": {table: list(names) for table, names in self.columns.items()},
         }
+        return found | ({"searches": [search.to_json() for search in self.searches]} if self.searches else {})
 
     def describe(self) -> str:
         """Return the plan for people, one step per line."""
@@ -160,6 +169,7 @@ class Explanation(Printable):
             lines.append(line.rstrip())
         for table, names in self.columns.items():
             lines.append(f"reads {table}: {', '.join(names) or 'ids only'}")
+        lines += [make_visible(str(search)) for search in self.searches]
         return "\n".join(lines)
 
     def lines(self) -> Iterator[str]:
@@ -217,6 +227,7 @@ def explain(plan: QueryPlan, trace: Trace) -> Explanation:
         steps=tuple(trace.steps.values()),
         rules=plan.rules,
         columns={table: tuple(names) for table, names in sorted(plan.columns.items())},
+        searches=tuple(trace.searches),
     )
 
 

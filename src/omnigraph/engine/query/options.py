@@ -14,6 +14,8 @@ ExpandMode = Literal["auto", "indexed", "csr"]
 
 
 _MODES = ("auto", "indexed", "csr")
+NearestMode = Literal["auto", "exact"]
+_NEAREST = ("auto", "exact")
 SnapshotSchema = Literal["current", "commit"]
 _SCHEMAS = ("current", "commit")
 
@@ -41,6 +43,9 @@ class QueryOptions:
         streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
         schema: what a read of an earlier state calls things: ``current`` by the schema that the branch has now, so that
             a query goes on working after a rename; ``commit`` by the schema of that state.
+        nearest: ``auto`` searches vectors approximately where the schema has ``@index(ann)``, and exactly elsewhere;
+            ``exact`` searches all of them exactly.
+        probes: how many partitions of an index an approximate search looks at; more of them miss fewer rows.
 
     Raises:
         UsageError: a value is of another type, or out of bounds.
@@ -55,13 +60,17 @@ class QueryOptions:
     streams: bool = False
     max_hops: int = 32
     schema: SnapshotSchema = "current"
+    nearest: NearestMode = "auto"
+    probes: int = 32
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, _MODES)
         check_choice("schema", self.schema, _SCHEMAS)
         for name in ("memory_bytes", "timeout_ms", "max_rows"):
             check_whole(name, getattr(self, name), optional=True)
+        check_choice("nearest", self.nearest, _NEAREST)
         check_whole("max_hops", self.max_hops, least=1)
+        check_whole("probes", self.probes, least=1)
         object.__setattr__(self, "rules_off", frozenset(checked_names("rules_off", self.rules_off)))
         check_instance("cancel", self.cancel, threading.Event)
         check_flag("streams", self.streams)

@@ -12,7 +12,7 @@ from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
-from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, resolve_ranking
+from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, ranked_table, resolve_ranking
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
@@ -98,7 +98,10 @@ def _plain(
 ) -> Iterator[pa.RecordBatch]:
     read, scores = plan.read, None
     if read.ranking is not None and given is not None:
-        frame, scores = _in_rank_order(context, read, read.ranking, given, frames)
+        if plan.ranked_scan is None:
+            frame, scores = _in_rank_order(context, read, read.ranking, given, frames)
+        else:
+            frame, scores = ranked_table(context, read, read.ranking, given, plan.ranked_scan)
         frames = iter([frame])
     elif read.order:
         frames = iter([ordered(context, read, frames, cuts_early=plan.cuts_early)])

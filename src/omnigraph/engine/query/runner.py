@@ -15,6 +15,7 @@ from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTab
 from omnigraph.engine.query.explain import Explanation, Trace, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
+from omnigraph.engine.query.output.ranking import planned_searches
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
@@ -163,7 +164,11 @@ class QueryRunner:
             if run:
                 raise
             return self._explain_mutation(call)
-        if run:
+        prepared.context.trace.is_explained = True
+        if not run:
+            with prepared.context.snapshot.reading(), counting(prepared.context.counters):
+                prepared.context.trace.searches += planned_searches(prepared.context, prepared.plan)
+        else:
             for _ in counting_each(
                 run_plan(prepared.context, prepared.plan, prepared.schema), prepared.context.counters
             ):

@@ -195,6 +195,7 @@ class QueryPlan:
         fits_literals: bring literals to the column's type before comparing.
         is_late: read properties only for the rows that need them.
         cuts_early: with an order and a limit, keep no more rows than the limit on the way.
+        ranked_scan: the only step, where all that it finds is ranked before rows are made of it.
         rules: the rules that were applied.
     """
 
@@ -205,6 +206,7 @@ class QueryPlan:
     fits_literals: bool = False
     is_late: bool = False
     cuts_early: bool = False
+    ranked_scan: Scan | None = None
     rules: tuple[str, ...] = ()
     stages: tuple[tuple[StageSteps, ...], ...] = ()
 

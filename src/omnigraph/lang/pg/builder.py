@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 from typing import Any, NoReturn, cast, get_args
 
 from omnigraph.errors import SchemaCheckError
@@ -95,8 +97,9 @@ class SchemaBuilder:
         return items, token_span(close)
 
     def body(self, items: list[Property | Constraint]) -> tuple[Property | Constraint, ...]:
-        """Return the items in written order."""
-        return tuple(items)
+        """Return the items in written order; of a property that is called like a kind of index, it is the property."""
+        names = {item.name.text for item in items if isinstance(item, Property)}
+        return tuple(chain.from_iterable(_without_kind(item) if _INDEX_KIND in names else (item,) for item in items))
 
     def cardinality(self, children: list[Token]) -> Cardinality:
         """Build the bounds; a star and nothing at all both mean that there is no maximum."""
@@ -211,6 +214,8 @@ class SchemaBuilder:
     def annotation(self, children: list[Any]) -> Annotation:
         """Build an annotation, unless it is a constraint or a cardinality standing where none may stand."""
         opening, *arguments = children
+        if opening.type == "INDEX_KIND":
+            return _index_kind(opening)
         name = _annotated_name(opening)
         if not arguments:
             return Annotation(name=name, span=token_span(opening))
@@ -280,6 +285,36 @@ def _check_reserved(items: list[Any] | tuple[Any, ...], reserved: frozenset[str]
         if isinstance(item, Property) and item.name.text in reserved:
             what = f"property name '{item.name.text}' is reserved for the system"
             _refuse("reserved_name", what, item.name.span, suggestion="choose another property name")
+
+
+_INDEX_KIND = "ann"
+
+
+def _index_kind(token: Token) -> Annotation:
+    """Build ``@index(ann)``; in quotes it is the kind of index even where a property has that name."""
+    span = token_span(token)
+    plain = _COMMENT.sub(lambda comment: " " * len(comment[0]), str(token))
+    name, kind = span.start + plain.index("index"), span.start + plain.rindex(_INDEX_KIND)
+    place = Span(kind, kind + len(_INDEX_KIND))
+    value: Ident | Literal = Ident(text=_INDEX_KIND, span=place)
+    if '"' in plain:
+        value = Literal(value=_INDEX_KIND, span=Span(place.start - 1, place.end + 1))
+    return Annotation(name=Ident(text="index", span=Span(name, name + len("index"))), value=value, span=span)
+
+
+def _without_kind(item: Property | Constraint) -> Iterator[Property | Constraint]:
+    """Yield an item; an ``@index(ann)`` behind a property is a constraint of its own."""
+    found = [one for one in item.annotations if isinstance(one.value, Ident)] if isinstance(item, Property) else []
+    kinds = [one for one in found if one.name.text == "index"]
+    if not isinstance(item, Property) or not kinds:
+        yield item
+        return
+    left = tuple(one for one in item.annotations if one not in kinds)
+    end = left[-1].span if left else item.type.span
+    yield replace(item, annotations=left, span=item.name.span.to(end))
+    for one in kinds:
+        if isinstance(one.value, Ident):
+            yield Constraint(name="index", arguments=(one.value,), span=one.span)
 
 
 def _refuse_sign(annotation: str, span: Span) -> None:

@@ -35,6 +35,7 @@ _GRAMMAR = Grammar(
         "CARD_OPEN": "'@card('",
         "CONSTRAINT_OPEN": "a constraint",
         "ANNOTATION_NAME": "an annotation",
+        "INDEX_KIND": "'@index(ann)'",
     },
     token_choices={"BASE_TYPE": _BASE_TYPES},
     token_kinds=dict.fromkeys(("INTERFACE", "NODE", "IMPLEMENTS", "EDGE", "TRUE", "FALSE"), "IDENT"),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal, assert_never
 
+import pyarrow.compute as pc
 from lance import LanceOperation
 from lance.bitmap import Bitmap
 from lance.dataset import Index
@@ -24,7 +25,16 @@ from omnigraph.store.translate import translating
 # Each look-up asks every segment; beyond this many the index is built anew over the whole table.
 _MAX_SEGMENTS = 8
 
-IndexKind = Literal["btree", "fulltext", "vector"]
+IndexKind = Literal["btree", "fulltext", "vector", "ann"]
+SkippedReason = Literal["current", "no vectors", "few vectors", "large numbers"]
+
+# An approximate index is not built over fewer rows: searching them one by one takes no longer.
+MIN_APPROXIMATE_ROWS = 1024
+# Rows of one partition: a search looks at whole partitions, and training takes longer the more of them there are.
+_PARTITION_ROWS = 4096
+_MAX_PARTITIONS = 4096
+# Squares of distances must be numbers of single precision, or Lance knows no partition for a vector.
+_MAX_SQUARE = 1e37
 
 
 @record
@@ -38,10 +48,14 @@ class IndexBuild:
 
 @record
 class SkippedIndex:
-    """An index that was not built, and why: ``current`` or ``no vectors``."""
+    """An index that was not built, and why.
+
+    ``few vectors``: so few rows lack it that searching them one by one takes no longer.
+    ``large numbers``: the square of a distance would not be a number of single precision.
+    """
 
     build: IndexBuild
-    reason: Literal["current", "no vectors"]
+    reason: SkippedReason
 
 
 @record
@@ -75,7 +89,7 @@ def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: s
 
     An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments
     or when, for full text, a row that it knows was rewritten.
-    A vector index needs at least one vector.
+    A vector index needs at least one vector, an approximate one some more.
     """
     table.datasets.handles.check_process()
     segments: list[Index] = []
@@ -150,8 +164,9 @@ def plan_index(table: Table, build: IndexBuild) -> IndexPlan | SkippedIndex:
     rebuilds = known is not None and not _can_extend(table, build, known, over)
     if rebuilds:
         over = present
-    if build.kind == "vector" and not has_vectors(table, build.column, over):
-        return SkippedIndex(build=build, reason="no vectors")
+    missing = _missing_vectors(table, build, over)
+    if missing is not None:
+        return SkippedIndex(build=build, reason=missing)
     return IndexPlan(fragment_ids=tuple(over), rebuilds=rebuilds)
 
 
@@ -173,6 +188,12 @@ def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int]) ->
                 # One partition searches every vector, so that the answer is exact.
                 return handle.create_index_uncommitted(
                     build.column, "IVF_FLAT", metric="L2", num_partitions=1, **options
+                )
+            case "ann":
+                # One byte for each number, which is near enough to choose candidates: distances are computed anew.
+                rows = sum(item.row_count for item in table.fragments if item.metadata.id in set(fragment_ids))
+                return handle.create_index_uncommitted(
+                    build.column, "IVF_SQ", metric="L2", num_partitions=_partitions(rows), **options
                 )
             case _:
                 assert_never(build.kind)
@@ -197,6 +218,31 @@ def has_vectors(table: Table, column: str, fragment_ids: Sequence[int]) -> bool:
         return False
     found = table.read([column], f"{column} IS NOT NULL", limit=1, fragment_ids=list(fragment_ids))
     return bool(found.num_rows)
+
+
+def _missing_vectors(table: Table, build: IndexBuild, over: Sequence[int]) -> SkippedReason | None:
+    """Return what keeps an index of vectors from being built over these fragments, if something does."""
+    if build.kind == "vector":
+        return None if has_vectors(table, build.column, over) else "no vectors"
+    if build.kind != "ann":
+        return None
+    count = 0
+    reader = table.scan([build.column], f"{build.column} IS NOT NULL", fragment_ids=list(over))
+    for batch in reader:
+        count += batch.num_rows
+        numbers = batch.column(0).flatten()
+        width = batch.column(0).type.list_size
+        bounds = pc.min_max(numbers)
+        largest = max(abs(bounds["min"].as_py() or 0.0), abs(bounds["max"].as_py() or 0.0))
+        if not 4 * width * largest * largest < _MAX_SQUARE:
+            return "large numbers"
+    if not count:
+        return "no vectors"
+    return "few vectors" if count < MIN_APPROXIMATE_ROWS else None
+
+
+def _partitions(rows: int) -> int:
+    return min(max(1, rows // _PARTITION_ROWS), _MAX_PARTITIONS)
 
 
 def _stage(table: Table, segments: Sequence[Index], replaced: Sequence[Index], origin: Origin) -> StagedCommit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -122,6 +123,14 @@ class PinnedTable:
             ):
                 self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
         return self._indexes
+
+    def partition_count(self, index_name: str) -> int:
+        """Return how many partitions a vector index has, those of all of its segments together."""
+        # Otherwise Lance warns that it returns the middle of each partition as well.
+        os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
+        with self.reading("read the statistics of an index"), metered(self.handle, at_most=OPEN_STAGES):
+            found = self.handle.stats.index_stats(index_name)
+        return sum(int(segment.get("num_partitions") or 0) for segment in found["indices"])
 
     def scan(
         self,

@@ -21,7 +21,15 @@ from omnigraph.store.handles import CacheSizes
 from omnigraph.store.location import Storage
 from omnigraph.store.staging.change import carry_row_ids
 from omnigraph.store.staging.codec import index_from_json, index_to_json
-from omnigraph.store.staging.indexes import IndexBuild, SkippedIndex, build_index, finish_index, has_vectors, plan_index
+from omnigraph.store.staging.indexes import (
+    IndexBuild,
+    IndexPlan,
+    SkippedIndex,
+    build_index,
+    finish_index,
+    has_vectors,
+    plan_index,
+)
 from omnigraph.store.tables.pinned import ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.pins import TablePin, data_paths, fragment_from_json, fragment_to_json
 from omnigraph.store.tables.store import TableStore
@@ -246,17 +254,22 @@ def run_compaction_task(ticket: TableTicket, task: str) -> str:
         return str(kind.from_json(task).execute(table.handle).json())
 
 
-def index_work(table: Table, build: IndexBuild, *, group_rows: int) -> IndexWork | None:
+def index_work(table: Table, build: IndexBuild, *, group_rows: int, plan: IndexPlan | None = None) -> IndexWork | None:
     """Return the work of bringing an index up to date; None when it is, or has no vector to hold.
 
     Args:
         table: the version to index.
         build: the index.
         group_rows: rows of a group of fragments at least, except where there are no more.
+        plan: what :func:`plan_index` says, if that is known.
     """
-    plan = plan_index(table, build)
-    if isinstance(plan, SkippedIndex):
+    found = plan_index(table, build) if plan is None else plan
+    if isinstance(found, SkippedIndex):
         return None
+    plan = found
+    if build.kind == "ann":
+        # Segments that were trained apart have partitions of their own, and cannot be merged.
+        return IndexWork(build=build, groups=(plan.fragment_ids,), rebuilds=plan.rebuilds)
     rows = dict(fragment_sizes(table))
     wanted = max(group_rows, -(-sum(rows[number] for number in plan.fragment_ids) // _MAX_GROUPS))
     groups: list[tuple[int, ...]] = []

@@ -70,6 +70,20 @@ TraversalMode = Annotated[
 ]
 
 
+ExactVectors = Annotated[
+    bool, typer.Option("--exact", help="Search vectors exactly, even where the schema has @index(ann).")
+]
+Probes = Annotated[
+    int | None,
+    typer.Option(
+        "--probes",
+        metavar="N",
+        min=1,
+        help="Partitions of an index that an approximate search looks at; 32 if not given.",
+    ),
+]
+
+
 @record
 class ReadOptions:
     """The options of a command that reads a graph by a query."""
@@ -87,6 +101,8 @@ class ReadOptions:
     timeout: Timeout = None
     memory: Memory = None
     mode: TraversalMode = Traversal.AUTO
+    exact: ExactVectors = False
+    probes: Probes = None
 
     def request(self) -> QueryRequest:
         """Return what they ask for.
@@ -116,11 +132,13 @@ class ReadOptions:
         Raises:
             UsageError: a time or a size that is none.
         """
-        return replace(
+        found = replace(
             query_limits(memory=self.memory, timeout=self.timeout, max_rows=self.limit_rows),
             mode=self.mode.value,
             schema="commit" if self.snapshot_schema else "current",
+            nearest="exact" if self.exact else "auto",
         )
+        return found if self.probes is None else replace(found, probes=self.probes)
 
 
 def query_limits(*, memory: str | None, timeout: float | None, max_rows: int | None) -> QueryOptions:

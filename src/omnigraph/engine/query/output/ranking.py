@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, assert_never
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,9 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import MISSING, Frame, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.output.ordering import entity_ranks, rank_values
-from omnigraph.engine.query.search import fuse, nearest, rank_order
+from omnigraph.engine.query.search import fuse, nearest, rank_order, squared_norms
+from omnigraph.engine.query.search.approximate import ApproximateSearch, VectorSearch
+from omnigraph.engine.query.steps import QueryPlan, Scan
 from omnigraph.errors import BadValue, ParameterProblem, QueryParameterError, QueryRuntimeError
 from omnigraph.ir.model import (
     Bm25Ranking,
@@ -85,6 +88,20 @@ def ranked(
     return kept.take(chosen), scores[rows[chosen]]
 
 
+def ranked_table(
+    context: QueryContext, read: ReadPlan, ranking: Ranking, given: RankingInput, step: Scan
+) -> tuple[Frame, Scores]:
+    """Return what :func:`ranked` does for a read that matches each entity of a type once, without making its rows."""
+    entities = _WholeType(context.entities(f"node:{step.type_name}"))
+    codes, scores = context.trace.measure(
+        step,
+        lambda: _ranked_entities(context, ranking, given, entities, entities.codes, read.limit),
+        lambda _: len(entities.codes),
+    )
+    row_ids = entities.parts[0].all_ids[codes]
+    return Frame(length=len(codes), ids={step.variable: row_ids}), scores
+
+
 def places_of(
     context: QueryContext, ranking: Ranking, given: RankingInput, row_ids: RowIds, limit: int | None
 ) -> tuple[Positions, Scores]:
@@ -102,6 +119,32 @@ def places_of(
     place[order], value[order] = np.arange(len(order)), values
     places[rows], scores[rows] = place[ranked.codes], value[ranked.codes]
     return places, scores
+
+
+class _Ranked(Protocol):
+    """Entities that a ranking may put in order."""
+
+    def by_part(self, codes: Positions) -> Iterator[tuple[Entities, int, Positions]]:
+        """Yield each type with the number that its counting starts at, and its share of ascending codes."""
+
+    def id_ranks(self, codes: Positions) -> Positions:
+        """Return numbers that sort as the ids of entities do, and equal ids by the order of their types."""
+
+
+class _WholeType:
+    """All entities of one type, by their codes."""
+
+    def __init__(self, entities: Entities) -> None:
+        self.parts = (entities,)
+        self.codes: Positions = np.arange(entities.image.row_count)
+
+    def by_part(self, codes: Positions) -> Iterator[tuple[Entities, int, Positions]]:
+        """Yield the type with all of the codes."""
+        yield self.parts[0], 0, codes
+
+    def id_ranks(self, codes: Positions) -> Positions:
+        """Return numbers that sort as the ids of entities do."""
+        return self.parts[0].image.id_ranks(codes)
 
 
 class _RankedVariable:
@@ -145,7 +188,7 @@ def _ranked_entities(
     context: QueryContext,
     ranking: Ranking,
     given: RankingInput,
-    entities: _RankedVariable,
+    entities: _Ranked,
     codes: Positions,
     limit: int | None,
 ) -> tuple[Positions, Scores]:
@@ -156,7 +199,7 @@ def _ranked_entities(
             found = [
                 (start + one, away)
                 for part, start, inner in entities.by_part(codes)
-                for one, away in [_nearest(ranking.field.property, given, most, part, inner)]
+                for one, away in [_nearest(context, ranking, given, most, part, inner)]
             ]
             return _best(found, entities, limit=most, is_descending=False)
         case Bm25Ranking():
@@ -186,10 +229,53 @@ def _ranked_entities(
 
 
 def _nearest(
-    name: str, given: RankingInput, most: int, entities: Entities, codes: Positions
+    context: QueryContext,
+    ranking: NearestRanking,
+    given: RankingInput,
+    most: int,
+    entities: Entities,
+    codes: Positions,
+) -> tuple[Positions, Scores]:
+    query = given.queries[0]
+    search = ApproximateSearch(entities, ranking.field.property, context.options)
+    if not search.is_wanted or not len(codes) or most <= 0:
+        return _nearest_exactly(ranking.field.property, query, most, entities, codes)
+    note = search.describe(str(ranking), counts_partitions=context.trace.is_explained)
+    found = search.nearest(query, most, codes)
+    if isinstance(found, str):
+        context.trace.searches.append(replace(note, exact_because=found))
+        if search.fetches(codes):
+            return search.few(query, most, codes)
+        return _nearest_exactly(ranking.field.property, query, most, entities, codes)
+    if context.trace.is_explained:
+        exact, _ = _nearest_exactly(ranking.field.property, query, most, entities, codes)
+        note = replace(note, recall=len(np.intersect1d(found[0], exact)) / max(len(exact), 1))
+    context.trace.searches.append(note)
+    return found
+
+
+def planned_searches(context: QueryContext, plan: QueryPlan) -> Iterator[VectorSearch]:
+    """Yield how a read would search the vectors that the schema lets it search approximately."""
+    ranks = [(plan.read.ranking, plan.variables)]
+    for stages in plan.stages:
+        ranks += [(stage.output.rank.ranking, stage.variables) for stage in stages if stage.output.rank is not None]
+    for ranking, variables in ranks:
+        arms = (ranking.first, ranking.second) if isinstance(ranking, RrfRanking) else (ranking,)
+        for arm in arms:
+            if not isinstance(arm, NearestRanking):
+                continue
+            for table_key in context.within(variables).tables_of(arm.variable):
+                search = ApproximateSearch(context.entities(table_key), arm.field.property, context.options)
+                if search.is_wanted:
+                    yield search.describe(str(arm), counts_partitions=True)
+
+
+def _nearest_exactly(
+    name: str, query: Sequence[float], most: int, entities: Entities, codes: Positions
 ) -> tuple[Positions, Scores]:
     image = entities.image
-    return nearest(image.column(name), given.queries[0], most, image.id_ranks, codes)
+    norms = image.derived(name, "squared norms", squared_norms)
+    return nearest(image.column(name), query, most, image.id_ranks, codes, norms)
 
 
 def _scored(
@@ -206,7 +292,7 @@ def _scored(
 
 
 def _best(
-    found: list[tuple[Positions, Scores]], entities: _RankedVariable, *, limit: int | None, is_descending: bool
+    found: list[tuple[Positions, Scores]], entities: _Ranked, *, limit: int | None, is_descending: bool
 ) -> tuple[Positions, Scores]:
     """Return the best entities of all types, best first, and their values."""
     codes, values = (np.concatenate(column) for column in zip(*found, strict=True))

@@ -283,6 +283,15 @@ def cut_early(plan: QueryPlan, _: Facts) -> QueryPlan:
     return replace(plan, cuts_early=plan.read.limit is not None and bool(plan.read.order))
 
 
+def rank_table(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Rank all nodes of a type where they are, if that is all that is matched, and make rows of the best only."""
+    only = plan.steps[0] if len(plan.steps) == 1 else None
+    if plan.read.ranking is None or plan.read.groups is not None or not isinstance(only, Scan):
+        return plan
+    is_whole = not only.filters and only.key is None and only.limit is None
+    return replace(plan, ranked_scan=only) if is_whole else plan
+
+
 Rule = Callable[[QueryPlan, Facts], QueryPlan]
 
 # In this order: later rules look at what earlier ones made of the steps.
@@ -300,6 +309,7 @@ RULES: Mapping[str, Rule] = {
     "prune_columns": prune_columns,
     "read_late": read_late,
     "cut_early": cut_early,
+    "rank_table": rank_table,
 }
 
 

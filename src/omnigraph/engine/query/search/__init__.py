@@ -3,7 +3,8 @@
 from omnigraph.engine.query.search.analysis import analyse
 from omnigraph.engine.query.search.index import TextIndex
 from omnigraph.engine.query.search.indexes import TextIndexes, TextIndexStats
-from omnigraph.engine.query.search.ranks import distances, fuse, nearest, rank_order
+from omnigraph.engine.query.search.ranks import fuse, rank_order
+from omnigraph.engine.query.search.vectors import distances, nearest, squared_norms
 
 __all__ = [
     "TextIndex",
@@ -14,4 +15,5 @@ __all__ = [
     "fuse",
     "nearest",
     "rank_order",
+    "squared_norms",
 ]

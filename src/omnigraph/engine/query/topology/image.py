@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -318,6 +318,17 @@ class TableImage:
         """Return a whole column by code; only segments that are in no image's memory are read."""
         return self._shelf.get_or_make(self._column_key(name), lambda: self._load(name)).values
 
+    def derived(self, name: str, what: str, make: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+        """Return what is computed of a column, array by array of it; kept and counted as columns are.
+
+        Args:
+            name: the column.
+            what: tells from other things that are computed of it.
+            make: computes it of one array; called for segments of which no image has it.
+        """
+        label = f"{what} of {name}"
+        return self._shelf.get_or_make(self._column_key(label), lambda: self._derive(name, label, make)).values
+
     def read_segments(self, indexes: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of the segments at these positions, one after the other, without keeping them."""
         known: dict[int, list[SegmentChunk]] = {}
@@ -381,6 +392,21 @@ class TableImage:
         return LoadedColumn(
             values=_chunked(arrays, self.table.schema.field(name).type),
             chunks={(segment.key, name): chunk for segment, chunk in zip(self.segments, held, strict=True)},
+        )
+
+    def _derive(self, name: str, label: str, make: Callable[[pa.Array], pa.Array]) -> LoadedColumn:
+        sources = self._shelf.get_or_make(self._column_key(name), lambda: self._load(name)).chunks
+        chunks: dict[Hashable, SegmentChunk] = {}
+        for segment in self.segments:
+            known = segment.chunks.get(label)
+            if known is None:
+                arrays = tuple(make(array) for array in sources[segment.key, name].arrays)
+                made = SegmentChunk(arrays=arrays, size_bytes=sum(array.nbytes for array in arrays))
+                known = segment.keep(label, made)
+            chunks[segment.key, label] = known
+        held = [array for chunk in chunks.values() for array in chunk.arrays]
+        return LoadedColumn(
+            values=_chunked(held, make(pa.array([], self.table.schema.field(name).type)).type), chunks=chunks
         )
 
 

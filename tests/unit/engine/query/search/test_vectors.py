@@ -1,6 +1,7 @@
 """Distances and nearest vectors against plain arithmetic."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.search import distances, nearest
+from omnigraph.engine.query.search import distances, nearest, rank_order, squared_norms
+from omnigraph.engine.query.search.vectors import near_by_product
 
 # A busy machine must not fail a test that is right.
 UNHURRIED = settings(deadline=None)
@@ -140,3 +142,83 @@ def test_rows_that_single_precision_cannot_tell_apart_are_ranked_right(seed):
     vectors = pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), 64)])
     best = np.argsort(distances(vectors, query.tolist()))[:10]
     assert nearest(vectors, query.tolist(), 10, ids_of)[0].tolist() == best.tolist()
+
+
+LARGEST = float(np.finfo(np.float32).max)
+SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
+# Numbers at which single precision overflows, underflows, cancels, or has no value at all.
+ORDINARY = (0.0, -0.0, 1.0, 1.0 + 2**-23, -1.0, 3e18, -3e18, 1e19, 1e-38, 1e-20)
+HOSTILE = st.sampled_from((*ORDINARY, LARGEST, -LARGEST, SMALLEST, -SMALLEST, math.inf, -math.inf, math.nan))
+
+
+@st.composite
+def hostile_cases(draw):
+    width = draw(st.integers(1, 5))
+    vector = st.lists(HOSTILE | NUMBERS, min_size=width, max_size=width)
+    known = draw(st.lists(vector, min_size=1, max_size=6))
+    # Drawn again and again, so that there are duplicates.
+    rows = draw(st.lists(st.none() | st.sampled_from(known), max_size=150))
+    wanted = draw(st.none() | st.lists(st.integers(0, max(len(rows) - 1, 0)), unique=True, max_size=len(rows)))
+    codes = None if wanted is None else np.array(wanted, dtype=np.int64)
+    return rows, draw(vector | st.sampled_from(known)), draw(st.integers(0, 12)), codes, width
+
+
+@settings(deadline=None, max_examples=300)
+@given(hostile_cases(), st.integers(1, 200))
+def test_whatever_the_numbers_are_the_nearest_are_those_of_double_precision(case, chunk_rows):
+    rows, query, limit, codes, width = case
+    vectors = column(rows, width, chunk_rows)
+    everyone = np.arange(len(rows)) if codes is None else codes
+    with np.errstate(all="ignore"):
+        exact = distances(vectors, query, everyone)
+    best = rank_order(exact, everyone, ids_of, limit=limit)
+    found, away = nearest(vectors, query, limit, ids_of, codes)
+    assert found.tolist() == everyone[best].tolist()
+    assert away.tolist() == exact[best].tolist()
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 3, 64, 300]),
+    st.sampled_from([1e-30, 1e-3, 1.0, 1e6, 1e17]),
+    st.sampled_from([0.0, 1.0, 1e4]),
+    st.sampled_from([1.0, 1e-5, 1e5]),
+)
+def test_the_bound_on_the_product_holds_in_exact_arithmetic(seed, width, scale, offset, ratio):
+    """Every row that is truly among the nearest passes, though single precision has lost most digits."""
+    random = np.random.default_rng(seed)
+    numbers = ((offset + random.normal(size=(200, width))) * scale).astype(np.float32)
+    query = ((offset + random.normal(size=width)) * scale * ratio).astype(np.float32)
+    vectors = pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), width)])
+    norms = pa.chunked_array([squared_norms(vectors.chunk(0))])
+    true = [
+        sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(row, query, strict=True)) for row in numbers
+    ]
+    order = sorted(range(200), key=true.__getitem__)
+    for limit in (1, 7, 100):
+        passing = set(near_by_product(vectors, norms, query.tolist(), limit, None).tolist())
+        last = true[order[limit - 1]]
+        assert {code for code in range(200) if true[code] <= last} <= passing
+
+
+def test_the_product_leaves_few_candidates():
+    random = np.random.default_rng(3)
+    numbers = random.normal(size=(20_000, 64)).astype(np.float32)
+    vectors = pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), 64)])
+    norms = pa.chunked_array([squared_norms(vectors.chunk(0))])
+    assert len(near_by_product(vectors, norms, numbers[5].tolist(), 10, None)) < 20
+
+
+def test_one_huge_vector_does_not_make_candidates_of_the_others():
+    random = np.random.default_rng(3)
+    numbers = random.normal(size=(20_000, 64)).astype(np.float32)
+    numbers[77] = 1e15
+    vectors = pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), 64)])
+    norms = pa.chunked_array([squared_norms(vectors.chunk(0))])
+    assert len(near_by_product(vectors, norms, numbers[5].tolist(), 10, None)) < 20
+
+
+def test_norms_say_where_there_is_no_vector():
+    found = squared_norms(column([[3, 4, 0], None, [1, None, 0], [math.inf, 0, 0]]).chunk(0)).to_pylist()
+    assert found == pytest.approx([25.0, math.nan, math.nan, math.inf], nan_ok=True)
