@@ -12,6 +12,8 @@ from omnigraph.catalog import Catalog, indexed_texts
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.records import record
 from omnigraph.store.projections.files import Projection
+from omnigraph.store.projections.keys import build_keys
+from omnigraph.store.projections.keys import is_usable as are_keys_usable
 from omnigraph.store.tables.table import Table
 
 # Called with the bytes that a step of the work is about to take; raises to stop it.
@@ -120,10 +122,17 @@ def _build_adjacency(tables: Sequence[Table], _: str, check: Check) -> Iterable[
     return build_adjacency(edges, sources, targets, check)
 
 
+def _build_keys(tables: Sequence[Table], _: str, check: Check) -> Iterable[Projection | None]:
+    return (build_keys(tables[0], check),)
+
+
 # Walks over fewer edges sort them quicker than they find a file.
 _LEAST_EDGES = 20_000
 # Everything that maintenance builds.
-BUILDERS: list[ProjectionBuilder] = [adjacency_builder(_build_adjacency, least_rows=_LEAST_EDGES)]
+BUILDERS: list[ProjectionBuilder] = [
+    keys_builder(_build_keys, are_keys_usable),
+    adjacency_builder(_build_adjacency, least_rows=_LEAST_EDGES),
+]
 
 
 def wanted_projections(catalog: Catalog, table_key: str) -> tuple[WantedProjection, ...]:

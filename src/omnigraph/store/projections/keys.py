@@ -11,6 +11,7 @@ to cover its fragments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -206,7 +207,7 @@ def _projected(table: PinnedTable, found: Sequence[Projection]) -> list[KeySegme
     by_files = {id_files(item, numbers): item for item in table.fragments}
     segments: list[KeySegment] = []
     for projection in found:
-        if projection.facts.get(_HASH) != REVISION or len(segments) == _MOST_PROJECTIONS:
+        if not is_usable(projection.facts) or len(segments) == _MOST_PROJECTIONS:
             continue
         fragments = projection.tables[0].fragments
         fitting = {known.files for known in fragments if _fits(known, by_files)}
@@ -261,6 +262,11 @@ def extend(table: PinnedTable, index: KeyIndex, ids: Mapping[int, FragmentIds]) 
         made = KeyIndex(table, [*index.segments, segment], made.sources)
         memory.indexes.put(table.pin, made)
     return made
+
+
+def is_usable(facts: Mapping[str, Any]) -> bool:
+    """Whether a stored projection has the hashes that this version of the program looks for."""
+    return facts.get(_HASH) == REVISION
 
 
 def needs_keys(table: PinnedTable) -> bool:
