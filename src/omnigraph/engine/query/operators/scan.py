@@ -1,4 +1,7 @@
-"""Scans: by key, from memory, or through a storage filter. The filters decide in every case."""
+"""Scans: by key, from memory, or through a storage filter.
+
+The filters decide in every case, but for one that says no more than the id that a node was looked up by.
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def _ends_at_key(step: Walk, facts: Facts) -> bool:
 
 
 def look_up_keys(plan: QueryPlan, facts: Facts) -> QueryPlan:
-    """Give scans the values of their key. The filters stay: they decide, the key only says where to look."""
+    """Give scans the values of their key. The filters stay: the scan applies what the id does not say."""
 
     def rewrite(step: Step) -> Step:
         if not isinstance(step, Scan):
