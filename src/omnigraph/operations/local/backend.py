@@ -46,7 +46,7 @@ class LocalBackend:
     def figures(self) -> Mapping[str, int]:
         """Return what monitoring asks of an open graph: events since it was opened, waiting writes, bytes of caches."""
         memory = self._engine.reads.memory
-        cached = memory.topology.stats.size_bytes + memory.texts.size_bytes
+        cached = memory.topology.stats.size_bytes + memory.texts.private_bytes
         return {
             **self._engine.runtime.tally.counts(),
             "cache_bytes": cached,

@@ -7,6 +7,7 @@ differ between versions: which fragments they list, and which rows their deletio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.projections.format import CoveredFragment, CoveredTable
 from omnigraph.store.tables.pinned import ROW_ADDRESS, PinnedTable
-from omnigraph.store.tables.pins import FragmentRef
+from omnigraph.store.tables.pins import FragmentRef, data_paths
 from omnigraph.store.tables.row_versions import read_deletions
 
 Offsets = npt.NDArray[np.uint32]
@@ -38,12 +39,14 @@ class Piece:
         count: how many places it has there.
         index: which of the version's fragments it is.
         gone: the offsets of rows that were there for the projection and are deleted at the version, ascending.
+        deleted: the offsets of all rows that are deleted at the version, ascending.
     """
 
     start: int
     count: int
     index: int
     gone: Offsets
+    deleted: Offsets = field(default_factory=lambda: _NONE)
 
 
 @record
@@ -73,9 +76,10 @@ class Match:
         return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
 
 
-def cover(table: PinnedTable, columns: Sequence[str]) -> CoveredTable:
-    """Return what a projection covers that is made from these columns of every row of a table."""
+def cover(table: PinnedTable, columns: Sequence[str], indexes: Sequence[int] | None = None) -> CoveredTable:
+    """Return what a projection covers that is made from these columns of every row of a table, or of some fragments."""
     numbers = _numbers(table, columns)
+    chosen = table.fragments if indexes is None else [table.fragments[index] for index in indexes]
     return CoveredTable(
         location=table.pin.location,
         fragments=tuple(
@@ -85,7 +89,7 @@ def cover(table: PinnedTable, columns: Sequence[str]) -> CoveredTable:
                 deletion=_deletion(fragment.metadata),
                 deleted=deleted_rows(table, fragment).tobytes(),
             )
-            for fragment in table.fragments
+            for fragment in chosen
         ),
     )
 
@@ -98,12 +102,14 @@ def match(covered: CoveredTable, table: PinnedTable, columns: Sequence[str]) -> 
     pieces, uncovered, seen = list[Piece](), list[int](), set[int]()
     for index, fragment in enumerate(table.fragments):
         at = known.get(_files(fragment.metadata, numbers))
-        gone = None if at is None else _gone(covered.fragments[at], table, fragment)
-        if at is None or gone is None or at in seen:
+        found = None if at is None else _gone(covered.fragments[at], table, fragment)
+        if at is None or found is None or at in seen:
             uncovered.append(index)
         else:
             seen.add(at)
-            pieces.append(Piece(start=starts[at], count=covered.fragments[at].row_count, index=index, gone=gone))
+            gone, deleted = found
+            count = covered.fragments[at].row_count
+            pieces.append(Piece(start=starts[at], count=count, index=index, gone=gone, deleted=deleted))
     lost = tuple((starts[at], starts[at + 1]) for at in range(len(covered.fragments)) if at not in seen)
     return Match(pieces=tuple(pieces), lost=lost, uncovered=tuple(uncovered))
 
@@ -131,15 +137,16 @@ def _scanned(table: PinnedTable, fragment: FragmentRef) -> Offsets:
     return np.flatnonzero(is_deleted).astype(np.uint32)
 
 
-def _gone(known: CoveredFragment, table: PinnedTable, fragment: FragmentRef) -> Offsets | None:
-    """Return which rows were deleted since; None when the version has rows that the projection has not."""
+def _gone(known: CoveredFragment, table: PinnedTable, fragment: FragmentRef) -> tuple[Offsets, Offsets] | None:
+    """Return the rows deleted since, and all deleted ones; None when there are rows that the projection has not."""
     if known.row_count != fragment.metadata.physical_rows:
         return None
+    before = np.frombuffer(known.deleted, dtype=np.uint32)
     if known.deletion == _deletion(fragment.metadata):
-        return _NONE
-    before, now = np.frombuffer(known.deleted, dtype=np.uint32), deleted_rows(table, fragment)
+        return _NONE, before
+    now = deleted_rows(table, fragment)
     gone = np.setdiff1d(now, before, assume_unique=True)
-    return gone if len(gone) + len(before) == len(now) else None
+    return (gone, now) if len(gone) + len(before) == len(now) else None
 
 
 def _numbers(table: PinnedTable, columns: Sequence[str]) -> frozenset[int]:
@@ -147,7 +154,9 @@ def _numbers(table: PinnedTable, columns: Sequence[str]) -> frozenset[int]:
 
 
 def _files(metadata: FragmentMetadata, numbers: frozenset[int]) -> tuple[str, ...]:
-    return tuple(file._path for file in metadata.files if numbers.intersection(file.fields))  # noqa: SLF001 - the plain field
+    holding = tuple(file._path for file in metadata.files if numbers.intersection(file.fields))  # noqa: SLF001 - the plain field
+    # A column that was added later is in no file of older fragments, which still have to be told apart.
+    return holding or data_paths(metadata)
 
 
 def _deletion(metadata: FragmentMetadata) -> tuple[int, int] | None:
