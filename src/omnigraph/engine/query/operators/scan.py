@@ -13,6 +13,7 @@ from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, RowIds, tagged, untagged
 from omnigraph.engine.query.predicates import evaluate, read_columns, storage_filter
+from omnigraph.engine.query.search import rank_order
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Narrow, TextMatch, UnionScan, Widen
@@ -118,10 +119,22 @@ def _find(context: QueryContext, step: Scan) -> RowIds:
         rows = entities.table.read([*entities.columns, ROW_ID], limit=limit)
         return entities.add(rows)
     if not step.filters:
-        return entities.all_ids
+        return _all_ids(context, step, entities)
     if _reads_memory(context, step, entities):
         return _filter_memory(context, step, entities)
     return _filter_storage(context, step, entities)
+
+
+def _all_ids(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
+    leading = context.leading
+    if leading is None or leading.ranking.variable != step.variable:
+        return entities.all_ids
+    query = str(context.given(leading.ranking.query))
+    codes, scores = context.text_scores(entities, leading.ranking.field.property, query)
+    if leading.limit is not None:
+        best = rank_order(scores, codes, entities.id_ranks, limit=leading.limit, is_descending=True)
+        codes = np.sort(codes[best])
+    return entities.all_ids[codes]
 
 
 def _look_up(context: QueryContext, step: Scan, entities: Entities) -> RowIds:

@@ -25,6 +25,7 @@ Scores = npt.NDArray[np.float64]
 
 # Sorting so few hits beats an array with a slot for every row.
 _SPARSE_SHARE = 16
+_SUMMED_SHARE = 2
 
 
 @record
@@ -169,9 +170,14 @@ class TextIndex:
         weights = np.concatenate([np.zeros(0), *scores])
         if not len(every):
             return every, weights
-        if len(every) * _SPARSE_SHARE < self.row_count:
-            hits, which = np.unique(every, return_inverse=True)
-            return hits, np.asarray(np.bincount(which, weights), dtype=np.float64)
+        if len(every) * _SUMMED_SHARE < self.row_count:
+            # What is given is in runs that ascend, which this sort makes use of.
+            order = np.argsort(every, kind="stable")
+            ascending = every[order]
+            is_first = np.ones(len(order), dtype=np.bool_)
+            np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+            sums = np.bincount(np.cumsum(is_first) - 1, weights[order])
+            return ascending[is_first], np.asarray(sums, dtype=np.float64)
         totals = np.asarray(np.bincount(every, weights, minlength=self.row_count), dtype=np.float64)
         # Every score is above zero.
         found = np.flatnonzero(totals)
