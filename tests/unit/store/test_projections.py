@@ -71,6 +71,18 @@ def test_a_damaged_file_is_dropped_wherever_it_is_damaged(local, ids):
     assert files(local.storage) == []
 
 
+def test_a_file_with_a_damaged_header_is_replaced_by_the_next_that_saves_it(local, ids):
+    table = local.open(local.create(*ids))
+    save(local.datasets.projections, table)
+    [path] = files(local.storage)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+    other = local.another_process().datasets.projections
+    assert other.find("nodes/1", "keys") == ()
+    assert save(other, table) is not None
+    assert path.read_bytes() == whole
+
+
 def test_a_file_of_another_format_or_kind_is_left_alone(local, ids):
     table = local.open(local.create(*ids))
     save(local.datasets.projections, table)

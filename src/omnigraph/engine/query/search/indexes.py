@@ -23,10 +23,10 @@ _INDEX_BYTES = 1 << 10
 _PATIENCE_S = 0.05
 # Other versions that are tried as a beginning.
 _TRIED_RELATIVES = 4
-# So few texts are analysed sooner than files are looked for.
-_LOOKED_FOR_ROWS = 1_000
-# Postings of fewer rows are built sooner than another process would find them.
+# Postings of fewer rows are built about as soon as files are found.
 SAVED_ROWS = 20_000
+# A much smaller share of them is analysed before anybody looks for files.
+_LOOKED_FOR_SHARE = 20
 
 Key = tuple[TablePin, str]
 Origin = Literal["built", "extended", "opened"]
@@ -58,11 +58,16 @@ class TextIndexes:
 
     An index answers for its own version only. A new one begins with what another version in memory has, or with what is
     kept beside the table, and analyses the texts of fragments that those do not have.
+
+    Args:
+        capacity_bytes: how much may be held in the memory of this process.
+        saved_rows: from how many rows on postings that had to be built are kept beside the table.
     """
 
-    def __init__(self, capacity_bytes: int = _CAPACITY_BYTES) -> None:
+    def __init__(self, capacity_bytes: int = _CAPACITY_BYTES, *, saved_rows: int = SAVED_ROWS) -> None:
         self.stats = TextIndexStats()
         self._capacity_bytes = capacity_bytes
+        self._saved_rows = saved_rows
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, TextIndex] = OrderedDict()
         self._builders: dict[Key, _Builder] = {}
@@ -103,7 +108,7 @@ class TextIndexes:
         table = image.table
         fitted, origin = self._begin(table, prop)
         fresh_rows = fitted.uncovered_rows(table)
-        if fresh_rows >= SAVED_ROWS and 2 * fresh_rows >= table.row_count:
+        if fresh_rows >= self._saved_rows and 2 * fresh_rows >= table.row_count:
             made = make_text(table, prop, check)
             origin = "built" if made.analysed_rows == table.row_count else "opened"
             return index_of(fit([made.part], table, prop), table), origin, made.analysed_rows
@@ -114,7 +119,7 @@ class TextIndexes:
         relatives = self._relatives(table, prop)
         fitted = min(relatives, key=lambda one: one.uncovered_rows(table), default=None) or fit((), table, prop)
         origin: Origin = "extended" if relatives else "built"
-        if table.row_count - fitted.stored_rows >= _LOOKED_FOR_ROWS:
+        if table.row_count - fitted.stored_rows > self._saved_rows // _LOOKED_FOR_SHARE:
             base = find_text(table, prop)
             if base is not None:
                 with_stored = with_base(base, fitted, table, prop)

@@ -37,7 +37,7 @@ _SPELLING_BYTES = 150
 NO_TEXT = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Postings:
     """Postings in CSR form: those of term ``t`` stand at ``offsets[t]:offsets[t + 1]`` of ``places`` and ``counts``.
 
@@ -96,6 +96,9 @@ class Postings:
             text_count=int(np.count_nonzero(lengths >= 0)),
             term_count=int(np.sum(lengths, where=lengths >= 0, dtype=np.int64)),
         )
+
+    def __repr__(self) -> str:
+        return f"Postings(terms={self.vocabulary_size}, texts={self.text_count}, bytes={self.size_bytes})"
 
     @property
     def arrays(self) -> Mapping[str, Whole]:
