@@ -178,14 +178,18 @@ def _pending(branch_writer: BranchWriter) -> tuple[PendingClaim, ...]:
 def _break_claims(branch_writer: BranchWriter) -> None:
     """Watch the claims of a branch until they are gone: a holder without a sign of life loses its claim.
 
+    A writer whose version is published has done its work, and gives its claim back on its own.
+
     Raises:
         ClaimBusyError: a writer is alive and goes on.
     """
     clock, settings = branch_writer.services.runtime.clock, branch_writer.services.settings
     until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
     while pending := _pending(branch_writer):
-        first = next((claim for claim in pending if claim.state == "alive"), pending[0])
-        if first.state == "alive" or clock.monotonic_s() > until_s:
+        published = branch_writer.snapshot().state.version
+        writing = [claim for claim in pending if claim.state == "alive" and claim.version > published]
+        first = (*writing, *pending)[0]
+        if writing or clock.monotonic_s() > until_s:
             details = ClaimHeld(
                 branch=first.branch, version=first.version, holder=first.holder, waited_s=first.silent_s
             )

@@ -76,7 +76,7 @@ def _is_classic_aggregate(call: ast.Aggregate, operand: Operand) -> bool:
     argument = operand.parts[0]
     if (
         argument.is_value
-        or argument.is_edge
+        or (argument.is_edge and call.function != "count")
         or not isinstance(
             argument.expression,
             ast.PropertyAccess | ast.Variable | ast.Now | ast.AliasRef | ast.Literal | ast.Aggregate,

@@ -7,7 +7,6 @@ differ between versions: which fragments they list, and which rows their deletio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +38,7 @@ class Piece:
         count: how many places it has there.
         index: which of the version's fragments it is.
         gone: the offsets of rows that were there for the projection and are deleted at the version, ascending.
+        back: the offsets of rows that were deleted for the projection and are there at the version, ascending.
         deleted: the offsets of all rows that are deleted at the version, ascending.
     """
 
@@ -46,7 +46,8 @@ class Piece:
     count: int
     index: int
     gone: Offsets
-    deleted: Offsets = field(default_factory=lambda: _NONE)
+    back: Offsets
+    deleted: Offsets
 
 
 @record
@@ -55,7 +56,7 @@ class Match:
 
     Args:
         pieces: what both have, in the order of the version's fragments.
-        lost: places, from and up to, of fragments that the version does not list, or lists with more rows.
+        lost: places, from and up to, of fragments that the version does not list.
         uncovered: which of the version's fragments the projection knows nothing about.
     """
 
@@ -66,7 +67,8 @@ class Match:
     @property
     def is_exact(self) -> bool:
         """Whether the version has the rows of the projection and no others."""
-        return not self.lost and not self.uncovered and not any(len(piece.gone) for piece in self.pieces)
+        is_same = not any(len(piece.gone) or len(piece.back) for piece in self.pieces)
+        return is_same and not self.lost and not self.uncovered
 
     @property
     def gone_places(self) -> npt.NDArray[np.int64]:
@@ -94,22 +96,29 @@ def cover(table: PinnedTable, columns: Sequence[str], indexes: Sequence[int] | N
     )
 
 
-def match(covered: CoveredTable, table: PinnedTable, columns: Sequence[str]) -> Match:
-    """Compare what a projection covers with a version of its table; reads deletion files that are not known yet."""
+def match(covered: CoveredTable, table: PinnedTable, columns: Sequence[str], *, takes_back: bool = False) -> Match:
+    """Compare what a projection covers with a version of its table; reads deletion files that are not known yet.
+
+    Args:
+        covered: what the projection covers.
+        table: the version.
+        columns: the columns that the projection is made from.
+        takes_back: list the rows that come back to life at an older version; otherwise the whole fragment of such a
+            row counts as one that the projection knows nothing about.
+    """
     numbers = _numbers(table, columns)
     starts = np.cumsum([0, *(fragment.row_count for fragment in covered.fragments)]).tolist()
     known = {fragment.files: at for at, fragment in enumerate(covered.fragments)}
     pieces, uncovered, seen = list[Piece](), list[int](), set[int]()
     for index, fragment in enumerate(table.fragments):
         at = known.get(_files(fragment.metadata, numbers))
-        found = None if at is None else _gone(covered.fragments[at], table, fragment)
-        if at is None or found is None or at in seen:
+        changed = None if at is None else _changed(covered.fragments[at], table, fragment)
+        if at is None or changed is None or at in seen or (len(changed[1]) and not takes_back):
             uncovered.append(index)
         else:
             seen.add(at)
-            gone, deleted = found
-            count = covered.fragments[at].row_count
-            pieces.append(Piece(start=starts[at], count=count, index=index, gone=gone, deleted=deleted))
+            count, (gone, back, deleted) = covered.fragments[at].row_count, changed
+            pieces.append(Piece(start=starts[at], count=count, index=index, gone=gone, back=back, deleted=deleted))
     lost = tuple((starts[at], starts[at + 1]) for at in range(len(covered.fragments)) if at not in seen)
     return Match(pieces=tuple(pieces), lost=lost, uncovered=tuple(uncovered))
 
@@ -137,16 +146,17 @@ def _scanned(table: PinnedTable, fragment: FragmentRef) -> Offsets:
     return np.flatnonzero(is_deleted).astype(np.uint32)
 
 
-def _gone(known: CoveredFragment, table: PinnedTable, fragment: FragmentRef) -> tuple[Offsets, Offsets] | None:
-    """Return the rows deleted since, and all deleted ones; None when there are rows that the projection has not."""
+def _changed(
+    known: CoveredFragment, table: PinnedTable, fragment: FragmentRef
+) -> tuple[Offsets, Offsets, Offsets] | None:
+    """Return which rows were deleted since, which were not yet, and all that are; None when it is another fragment."""
     if known.row_count != fragment.metadata.physical_rows:
         return None
     before = np.frombuffer(known.deleted, dtype=np.uint32)
     if known.deletion == _deletion(fragment.metadata):
-        return _NONE, before
+        return _NONE, _NONE, before
     now = deleted_rows(table, fragment)
-    gone = np.setdiff1d(now, before, assume_unique=True)
-    return (gone, now) if len(gone) + len(before) == len(now) else None
+    return np.setdiff1d(now, before, assume_unique=True), np.setdiff1d(before, now, assume_unique=True), now
 
 
 def _numbers(table: PinnedTable, columns: Sequence[str]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import lance
 import pytest
@@ -11,7 +12,7 @@ from tests.crash.later import Torn, tear_at
 from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
-from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
+from omnigraph.runtime import ManualClock, Runtime, SystemClock, SystemRandomness
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.claims import identity as writers
 
@@ -80,6 +81,32 @@ def test_nothing_is_settled_while_a_write_waits_to_be_recovered(session, tmp_pat
         runtime.failpoints.disable("txn.recover.after_classify")
         broken.mutate(ADD, {"n": "d"})
     assert found(session.repair()) == ("no_drift", "no_op")
+
+
+class WakingClock(SystemClock):
+    """A clock that lets something go on as soon as somebody waits."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def sleep(self, seconds):
+        self.event.set()
+        super().sleep(seconds)
+
+
+def test_a_repair_waits_for_a_write_that_is_published_and_about_to_give_its_claim_back(session, tmp_path):
+    outside(session, tmp_path).optimize.compact_files()
+    released = threading.Event()
+    going, looking = Runtime.system(), Runtime(clock=WakingClock(released), randomness=SystemRandomness())
+    going.failpoints.enable("txn.release.before_delete", lambda: released.wait(60))
+    with open_session(tmp_path / "g", runtime=going) as slow:
+        slow.create_branch("side")
+        slow.mutate(ADD, {"n": "d"}, branch="side")
+        with open_session(tmp_path / "g", runtime=looking) as other:
+            assert [claim.state for claim in other.repair(branch="side").claims] == ["alive"]
+            assert found(other.repair(branch="side", confirm=True)) == ("no_drift", "no_op")
+        assert released.is_set()
+    assert found(session.repair(confirm=True)) == ("verified_maintenance", "healed")
 
 
 def test_a_repair_shows_a_silent_write_and_ends_it_when_it_was_watched_long_enough(tmp_path, monkeypatch):

@@ -98,11 +98,24 @@ def test_two_expansions_of_one_variable_are_counted_side_by_side() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    ["$c.name, count($b) as n", "count($c.age) as n", "avg($c.age) as n", "max($c) as n"],
+    ["$a.name, $c.name, count($b) as n", "count($c.age) as n", "avg($c.age) as n", "max($c) as n"],
 )
 def test_what_somebody_looks_at_is_listed(returned: str) -> None:
     found = plan(f"match {{ $a: Person  $a knows $b  $b knows $c }} return {{ {returned} }}").steps
     assert not any(isinstance(step, CountExpand) for step in found)
+
+
+def test_groups_that_only_count_start_at_the_entity_that_makes_them() -> None:
+    body = "match { $a: Person  $a knows $b  $b $w:knows $c }"
+    for counted in ("$a", "$b", "$w"):
+        scan, count_expand = plan(f"{body} return {{ $c.name, count({counted}) as n }}").steps
+        assert isinstance(scan, Scan)
+        assert scan.variable == "c"
+        assert isinstance(count_expand, CountExpand)
+        assert (count_expand.expand.destination, count_expand.expand.direction) == ("b", "in")
+        assert [inner.expand.destination for inner in count_expand.inner] == ["a"]
+    off = plan(f"{body} return {{ $c.name, count($a) as n }}", rules_off={"join_order"}).steps
+    assert not any(isinstance(step, CountExpand) for step in off)
 
 
 def test_an_expansion_behind_which_rows_are_filtered_is_listed() -> None:

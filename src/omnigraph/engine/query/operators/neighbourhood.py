@@ -17,12 +17,12 @@ from omnigraph.engine.comparison import one_of
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities, adjacency_price, edges_cost
 from omnigraph.engine.query.frame import Positions, RowIds, distinct
-from omnigraph.engine.query.topology import Adjacency
+from omnigraph.engine.query.topology import Adjacency, LayeredEdges
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ID
-from omnigraph.store.tables.table import filter_stream, index_coverage
+from omnigraph.store.tables.table import Table, filter_stream, index_coverage
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ _MAX_HOPS = 6
 _MAX_FRONTIER = 1024
 # Building adjacency reads every edge once and sorts it.
 _BUILD_COST = 1.5
+# A walk through layers that may meet more than this share of all edges makes whole adjacency instead.
+_LAYERED_SHARE = 8
 # The tail of an edge table that no index covers is held in memory up to about this many rows, and costs no scan.
 _TAIL_ROWS = 50_000
 
@@ -40,13 +42,10 @@ def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction,
     mode = context.options.mode
     if mode != "auto":
         return mode == "csr"
-    known = context.memory.topology.known_adjacency(
-        context.entities(edge.table_key).table,
-        context.entities(f"node:{edge.from_type}").table,
-        context.entities(f"node:{edge.to_type}").table,
-        direction,
-    )
-    if known is not None:
+    tables = _tables_of(context, edge)
+    if context.memory.topology.known_adjacency(*tables, direction) is not None:
+        return True
+    if context.memory.topology.layers(*tables, direction, context.limits.check) is not None:
         return True
     edges = context.entities(edge.table_key).table
     edge_count = edges.row_count
@@ -151,6 +150,7 @@ def fetch_edges(
     return tuple(_assemble(entries, near, far, is_same_type=edge.is_same_type) for entries in joined)
 
 
+_NO_ROWS: RowIds = np.zeros(0, dtype=np.int64)
 # Rows: source, target, edge.
 _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
@@ -206,6 +206,87 @@ def _assemble(pairs: np.ndarray, near: _Known, far: _Known, *, is_same_type: boo
         np.searchsorted(sources, unique[0]),
         np.searchsorted(targets, unique[1]),
         np.searchsorted(edges, unique[2]),
+        node_count=len(sources),
+        target_count=len(targets),
+    )
+    return FetchedEdges(adjacency=adjacency, sources=sources, targets=targets, edges=edges)
+
+
+def _layers_for(
+    context: QueryContext, edges: Sequence[EdgeType], direction: Direction, sources: RowIds, hops: int
+) -> tuple[LayeredEdges, ...] | None:
+    """Return the edges as what another version has sorted and what changed since, if that is the cheapest way.
+
+    Whole adjacency that is in memory, or in a file as it is, is cheaper; and so is making it when a walk may meet a
+    good part of all edges.
+    """
+    if context.options.mode != "auto":
+        return None
+    found = []
+    for edge in edges:
+        tables = _tables_of(context, edge)
+        if context.memory.topology.known_adjacency(*tables, direction) is not None:
+            return None
+        layers = context.memory.topology.layers(*tables, direction, context.limits.check)
+        if layers is None or (layers.is_exact and direction != "both"):
+            return None
+        found.append(layers)
+    walked = hops if edges[0].is_same_type else 1
+    if walked > _MAX_HOPS or len(sources) > 4 * _MAX_FRONTIER:
+        return None
+    start = edges[0].to_type if direction == "in" else edges[0].from_type
+    count = sum(context.entities(edge.table_key).table.row_count for edge in edges)
+    fanout = count / max(1, context.entities(f"node:{start}").table.row_count)
+    frontier = len(distinct(sources))
+    met = sum(min(frontier * fanout**hop, count) for hop in range(1, walked + 1))
+    return tuple(found) if met * _LAYERED_SHARE < count else None
+
+
+def _tables_of(context: QueryContext, edge: EdgeType) -> tuple[Table, Table, Table]:
+    return (
+        context.entities(edge.table_key).table,
+        context.entities(f"node:{edge.from_type}").table,
+        context.entities(f"node:{edge.to_type}").table,
+    )
+
+
+def _walk_layers(
+    context: QueryContext,
+    layers: Sequence[LayeredEdges],
+    edge: EdgeType,
+    direction: Direction,
+    sources: RowIds,
+    hops: int,
+) -> tuple[FetchedEdges, ...]:
+    """Return every edge that a walk of so many hops from the sources can use."""
+    frontier = distinct(sources)
+    near, far = [frontier], [_NO_ROWS]
+    pairs = [[_NOTHING] for _ in layers]
+    for _ in range(hops if edge.is_same_type else 1):
+        if not len(frontier):
+            break
+        reached = [_NO_ROWS]
+        for one, collected in zip(layers, pairs, strict=True):
+            step = one.step(direction, frontier.view(np.uint64), context.limits.check)
+            collected.append(np.stack([step.sources, step.targets, step.edges]).view(np.int64))
+            reached.append(collected[-1][1])
+        met = distinct(np.concatenate(reached))
+        if not edge.is_same_type:
+            far.append(met)
+            break
+        frontier = np.setdiff1d(met, np.concatenate(near), assume_unique=True)
+        near.append(frontier)
+    starts = distinct(np.concatenate(near))
+    ends = starts if edge.is_same_type else distinct(np.concatenate(far))
+    return tuple(_numbered(np.concatenate(collected, axis=1), starts, ends) for collected in pairs)
+
+
+def _numbered(pairs: np.ndarray, sources: RowIds, targets: RowIds) -> FetchedEdges:
+    edges = distinct(pairs[2])
+    adjacency = Adjacency.of_pairs(
+        np.searchsorted(sources, pairs[0]),
+        np.searchsorted(targets, pairs[1]),
+        np.searchsorted(edges, pairs[2]),
         node_count=len(sources),
         target_count=len(targets),
     )
@@ -284,16 +365,24 @@ def neighbourhoods(
     edge = edges[0]
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     from_entities, to_entities = context.entities(f"node:{start}"), context.entities(f"node:{end}")
+    layers = None if is_whole else _layers_for(context, edges, direction, sources, hops)
+    if layers is not None:
+        return tuple(
+            Neighbourhood(
+                adjacency=fetched.adjacency,
+                from_entities=from_entities,
+                to_entities=to_entities,
+                edge_entities=context.entities(one.table_key),
+                sources=fetched.sources,
+                targets=fetched.targets,
+                edges=fetched.edges,
+            )
+            for one, fetched in zip(edges, _walk_layers(context, layers, edge, direction, sources, hops), strict=True)
+        )
     if is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges):
         return tuple(
             Neighbourhood(
-                adjacency=context.memory.topology.adjacency(
-                    context.entities(one.table_key).table,
-                    context.entities(f"node:{edge.from_type}").table,
-                    context.entities(f"node:{edge.to_type}").table,
-                    direction,
-                    context.limits.check,
-                ),
+                adjacency=context.memory.topology.adjacency(*_tables_of(context, one), direction, context.limits.check),
                 from_entities=from_entities,
                 to_entities=to_entities,
                 edge_entities=context.entities(one.table_key),

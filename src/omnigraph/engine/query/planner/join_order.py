@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.steps import QueryPlan, Scan, Step
-from omnigraph.ir.model import Direction, Expand, Filter, Predicate, SameEntity
+from omnigraph.ir.model import (
+    AggregateCall,
+    Column,
+    Direction,
+    EntityRef,
+    Expand,
+    Filter,
+    Predicate,
+    ReadPlan,
+    SameEntity,
+)
 from omnigraph.records import record
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
@@ -20,7 +30,8 @@ _STARTS = 16
 def order_joins(plan: QueryPlan, facts: Facts) -> QueryPlan:
     """Re-root the connected parts of the outermost match; anti-joins start at their outer variables anyway."""
     before, parts, rest = _parts(plan.steps)
-    ordered = [step for part in parts for step in _best_order(part, facts)]
+    grouped = group_variables(plan.read) if counts_rows(plan.read) and not rest else frozenset[str]()
+    ordered = [step for part in parts for step in _best_order(part, facts, grouped)]
     return replace(plan, steps=(*before, *ordered, *rest))
 
 
@@ -67,9 +78,29 @@ def _part(steps: tuple[Step, ...]) -> _Part:
     return _Part(steps=steps, scan=scan, expands=tuple(expands), tests=tuple(tests))
 
 
-def _best_order(part: _Part, facts: Facts) -> tuple[Step, ...]:
-    best, least = part.steps, _work(part.steps, facts) * _CLEARLY
+def counts_rows(read: ReadPlan) -> bool:
+    """Whether a read makes groups and only counts the rows of each."""
+    if read.groups is None or read.ranking is not None:
+        return False
+    calls = [output.expression for output in read.outputs if isinstance(output.expression, AggregateCall)]
+    return all(call.function == "count" and isinstance(call.argument, EntityRef) for call in calls)
+
+
+def group_variables(read: ReadPlan) -> frozenset[str]:
+    """Return the entities whose properties make the groups of a read."""
+    keys = (output.expression for output in read.outputs)
+    return frozenset(key.variable for key in keys if isinstance(key, Column | EntityRef))
+
+
+def _best_order(part: _Part, facts: Facts, grouped: frozenset[str]) -> tuple[Step, ...]:
     nodes = part.nodes()
+    wanted = grouped & (nodes.keys() | {expand.edge_variable for expand in part.expands})
+    if len(wanted) == 1 and wanted <= nodes.keys() and not part.tests:
+        # Walked from there, everything else is only counted, so that no row is made but those of the groups.
+        counted = _rooted_at(part, min(wanted), facts)
+        if _counting_work(counted, facts) < _work(part.steps, facts) * _CLEARLY:
+            return counted
+    best, least = part.steps, _work(part.steps, facts) * _CLEARLY
     starts = list(nodes)
     if len(starts) > _STARTS:
         starts.sort(key=lambda name: facts.node_count(nodes[name][0]) * facts.passing(*nodes[name]))
@@ -88,6 +119,13 @@ def _work(steps: Sequence[Step], facts: Facts) -> float:
         total += facts.effort(step, rows)
         rows = facts.estimate(step, rows)
     return total
+
+
+def _counting_work(steps: Sequence[Step], facts: Facts) -> float:
+    """Return how many rows steps look at whose ends are counted: those of the scan, once for each step."""
+    if any(isinstance(step, Expand) and (step.min_hops, step.max_hops) != (1, 1) for step in steps):
+        return float("inf")
+    return _work(steps[:1], facts) + facts.estimate(steps[0], 1.0) * (len(steps) - 1)
 
 
 def _rooted_at(part: _Part, root: str, facts: Facts) -> tuple[Step, ...]:

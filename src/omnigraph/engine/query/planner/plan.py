@@ -10,7 +10,7 @@ from typing import assert_never
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.intersections import intersect_neighbours
-from omnigraph.engine.query.planner.join_order import order_joins
+from omnigraph.engine.query.planner.join_order import counts_rows, group_variables, order_joins
 from omnigraph.engine.query.predicates import read_columns
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
@@ -38,7 +38,6 @@ from omnigraph.ir.model import (
     Column,
     Compare,
     Constant,
-    EntityRef,
     Expand,
     Filter,
     Narrow,
@@ -139,9 +138,9 @@ def ranking_columns(ranking: Ranking) -> Iterator[Column]:
 
 def count_without_rows(plan: QueryPlan, _: Facts) -> QueryPlan:
     """Turn trailing expansions whose end nobody looks at into counts, each with the counts that start at its end."""
-    if not _only_counts_rows(plan.read):
+    if not counts_rows(plan.read):
         return plan
-    kept = _group_variables(plan.read)
+    kept = group_variables(plan.read)
     steps, weighs = list(plan.steps), list[CountExpand]()
     while steps and (expand := _countable(steps[-1], kept, steps[:-1])) is not None:
         steps.pop()
@@ -158,18 +157,6 @@ def count_without_rows(plan: QueryPlan, _: Facts) -> QueryPlan:
 def _is_only_counted(step: Intersect, kept: frozenset[str], weighs: list[CountExpand]) -> bool:
     bound = {step.destination, *(link.edge_variable for link in step.links)}
     return not bound & kept and all(weigh.expand.source != step.destination for weigh in weighs)
-
-
-def _only_counts_rows(read: ReadPlan) -> bool:
-    if read.groups is None or read.ranking is not None:
-        return False
-    calls = [output.expression for output in read.outputs if isinstance(output.expression, AggregateCall)]
-    return all(call.function == "count" and isinstance(call.argument, EntityRef) for call in calls)
-
-
-def _group_variables(read: ReadPlan) -> frozenset[str]:
-    keys = (output.expression for output in read.outputs)
-    return frozenset(key.variable for key in keys if isinstance(key, Column | EntityRef))
 
 
 def _countable(step: Step, kept: frozenset[str], before: list[Step]) -> Expand | None:

@@ -46,12 +46,14 @@ class IndexPart:
         fragments: what they are made from.
         projection: the file that they are mapped from.
         start: which place of the index their first one is.
+        moves: where their rows are, if the places of the index do not tell: rows of one version that are in no others.
     """
 
     postings: Postings
     fragments: tuple[CoveredFragment, ...] = ()
     projection: Projection | None = None
     start: int = 0
+    moves: Moves | None = None
 
     @property
     def private_bytes(self) -> int:
@@ -137,7 +139,8 @@ class TextIndex:
             places, counts = part.postings.find(term)
             if not len(places):
                 continue
-            codes, lengths = self.moves.find_ascending(places, part.start), part.postings.lengths[places]
+            codes = (part.moves or self.moves).find_ascending(places, part.start)
+            lengths = part.postings.lengths[places]
             if self._has_gone:
                 is_live = codes >= 0
                 if not is_live.all():

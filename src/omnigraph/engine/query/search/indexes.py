@@ -111,8 +111,8 @@ class TextIndexes:
         if fresh_rows >= self._saved_rows and 2 * fresh_rows >= table.row_count:
             made = make_text(table, prop, check)
             origin = "built" if made.analysed_rows == table.row_count else "opened"
-            return index_of(fit([made.part], table, prop), table), origin, made.analysed_rows
-        return index_of(with_rest(fitted, image, prop, check), table), origin, fresh_rows
+            return index_of(fit([made.part], table, prop), image, prop, check), origin, made.analysed_rows
+        return index_of(with_rest(fitted, image, prop, check), image, prop, check), origin, fresh_rows
 
     def _begin(self, table: Table, prop: str) -> tuple[FittedParts, Origin]:
         """Return the best that is known of a version before a text is analysed."""

@@ -96,7 +96,7 @@ def find_text(table: PinnedTable, prop: str, *, refresh: bool = False) -> IndexP
     found = table.datasets.projections.find(table.pin.location, TEXT_KIND, field_of(table, prop), refresh=refresh)
     for projection in found[:_MOST_CANDIDATES]:
         if projection.facts.get("analyser") == ANALYSER and len(projection.tables) == 1:
-            fitting = match(projection.tables[0], table, [prop])
+            fitting = match(projection.tables[0], table, [prop], takes_back=True)
             ranked.append((live_rows(fitting, table), projection))
             if fitting.is_exact:
                 break
@@ -114,7 +114,7 @@ def field_of(table: PinnedTable, prop: str) -> str:
 
 def live_rows(found: Match, table: PinnedTable) -> int:
     """Return how many rows of a version a match covers."""
-    return sum(table.fragments[piece.index].row_count for piece in found.pieces)
+    return sum(table.fragments[piece.index].row_count - len(piece.back) for piece in found.pieces)
 
 
 def first_places(table: PinnedTable, indexes: Iterable[int]) -> tuple[dict[int, int], int]:

@@ -18,10 +18,12 @@ from omnigraph.engine.query.topology.intersection import (
     edge_runs,
     shortest_lengths,
 )
+from omnigraph.engine.query.topology.layers import LayeredEdges
 
 __all__ = [
     "DEFAULT_CAPACITY_BYTES",
     "Adjacency",
+    "LayeredEdges",
     "NeighbourList",
     "TableImage",
     "TopologyCache",

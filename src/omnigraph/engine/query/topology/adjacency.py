@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.engine.query.topology.budget import SupportsParts
 from omnigraph.engine.query.topology.image import Codes, TableImage
 from omnigraph.records import record
 
@@ -65,12 +66,39 @@ def sorted_links(entries: Entries, *, node_count: int, target_count: int, edge_c
     return Links(offsets=offsets, targets=packed.astype(entries.targets.dtype)), edges
 
 
+def first_entries(links: Links) -> Offsets:
+    """Return which entries lead somewhere else than the one before them of the same node."""
+    count = len(links.targets)
+    if not count:
+        return np.zeros(0, dtype=np.int64)
+    is_first = np.ones(count, dtype=np.bool_)
+    np.not_equal(links.targets[1:], links.targets[:-1], out=is_first[1:])
+    starts = links.offsets[:-1]
+    is_first[starts[starts < count]] = True
+    return np.flatnonzero(is_first)
+
+
 def code_width(count: int) -> type[np.int32 | np.int64]:
     """Return the narrower integer type that holds all codes below ``count``."""
     return np.int32 if count < 1 << 31 else np.int64
 
 
 Mask = npt.NDArray[np.bool_]
+
+
+@record
+class Shape:
+    """What was found out about entries when they were sorted, and what they are part of.
+
+    Args:
+        repeats: which entries lead where the one before them of the same node leads, ascending.
+        loops: the nodes with an edge to themselves, ascending.
+        owner: what the arrays belong to, which counts what they take.
+    """
+
+    repeats: Offsets
+    loops: Offsets
+    owner: SupportsParts
 
 
 class Adjacency:
@@ -84,9 +112,18 @@ class Adjacency:
         edges: the code of each entry's edge.
         target_count: how many nodes there are to lead to.
         edge_image: the edges behind the codes; None when they are numbered for one use only.
+        shape: what is known about the entries already.
     """
 
-    def __init__(self, *, links: Links, edges: Integers, target_count: int, edge_image: TableImage | None) -> None:
+    def __init__(
+        self,
+        *,
+        links: Links,
+        edges: Integers,
+        target_count: int,
+        edge_image: TableImage | None,
+        shape: Shape | None = None,
+    ) -> None:
         self.node_count = len(links.offsets) - 1
         self.target_count = target_count
         self.edge_count = len(edges)
@@ -95,6 +132,7 @@ class Adjacency:
         self.edges = edges
         self.edge_image = edge_image
         self._links = links
+        self._shape = shape
 
     @classmethod
     def of_pairs(cls, sources: Codes, targets: Codes, edges: Codes, *, node_count: int, target_count: int) -> Self:
@@ -110,7 +148,7 @@ class Adjacency:
     @property
     def size_bytes(self) -> int:
         """What the adjacency itself takes in memory at most; what is made on first use counts from the start."""
-        stored = self.offsets.nbytes + self.targets.nbytes + self.edges.nbytes
+        stored = self.offsets.nbytes + self.targets.nbytes + self.edges.nbytes if self._shape is None else 0
         made = self.offsets.nbytes + self.targets.nbytes + 16 * self.edge_count + self.node_count
         return stored + made
 
@@ -118,12 +156,24 @@ class Adjacency:
     def parts(self) -> Mapping[Hashable, int]:
         """What the adjacency takes in memory, with the image that it keeps alive."""
         kept = {} if self.edge_image is None else self.edge_image.parts
-        return {**kept, id(self._links): self.size_bytes}
+        owned = {} if self._shape is None else self._shape.owner.parts
+        return {**kept, **owned, id(self._links): self.size_bytes}
+
+    @cached_property
+    def repeats(self) -> Offsets:
+        """Which entries lead where the one before them of the same node leads, ascending."""
+        if self._shape is not None:
+            return self._shape.repeats
+        is_repeat = np.ones(self.edge_count, dtype=np.bool_)
+        is_repeat[first_entries(self._links)] = False
+        return np.flatnonzero(is_repeat)
 
     @cached_property
     def distinct(self) -> Links:
         """The same rows with every neighbour once."""
-        kept = self._first_entries()
+        if not len(self.repeats):
+            return self._links
+        kept = first_entries(self._links)
         if len(kept) == self.edge_count:
             return self._links
         return Links(offsets=np.searchsorted(kept, self.offsets).astype(np.int64), targets=self.targets[kept])
@@ -131,16 +181,7 @@ class Adjacency:
     @cached_property
     def runs(self) -> Offsets:
         """Where the edges of every linked pair begin among all entries, and behind the last pair how many there are."""
-        return np.append(self._first_entries(), self.edge_count).astype(np.int64)
-
-    def _first_entries(self) -> Offsets:
-        if not self.edge_count:
-            return np.zeros(0, dtype=np.int64)
-        is_first = np.ones(self.edge_count, dtype=np.bool_)
-        np.not_equal(self.targets[1:], self.targets[:-1], out=is_first[1:])
-        starts = self.offsets[:-1]
-        is_first[starts[starts < self.edge_count]] = True
-        return np.flatnonzero(is_first)
+        return np.append(first_entries(self._links), self.edge_count).astype(np.int64)
 
     @cached_property
     def pair_keys(self) -> npt.NDArray[np.int64]:
@@ -154,6 +195,10 @@ class Adjacency:
     @cached_property
     def has_loop(self) -> Mask:
         """Which nodes have an edge to themselves; of no meaning where the two ends are of different types."""
+        if self._shape is not None:
+            marked = np.zeros(self.node_count, dtype=np.bool_)
+            marked[self._shape.loops] = True
+            return marked
         links = self.distinct
         nodes = np.arange(self.node_count)
         is_loop = links.targets == np.repeat(nodes.astype(links.targets.dtype), np.diff(links.offsets))
@@ -168,7 +213,3 @@ class Adjacency:
         links = Links(offsets=places[self.offsets], targets=self.targets[kept])
         edges = self.edges[kept]
         return Adjacency(links=links, edges=edges, target_count=self.target_count, edge_image=self.edge_image)
-
-    def over(self, edge_image: TableImage) -> Adjacency:
-        """Return the same entries for another version of the edges with the same content."""
-        return Adjacency(links=self._links, edges=self.edges, target_count=self.target_count, edge_image=edge_image)

@@ -3,112 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
-import numpy as np
-
-from omnigraph.engine.query.topology.adjacency import (
-    Adjacency,
-    Entries,
-    Integers,
-    Links,
-    Offsets,
-    code_width,
-    sorted_links,
-)
+from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
-from omnigraph.engine.query.topology.ends import Check, EdgeEnds, best_base, extend_ends, find_ends
+from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, KIND, SIDES, EdgeBase, Side
+from omnigraph.engine.query.topology.ends import Check, find_ends
 from omnigraph.engine.query.topology.image import SegmentPool, TableImage
+from omnigraph.engine.query.topology.layers import LayeredEdges, resolved_cache
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
+from omnigraph.store.projections.coverage import match
+from omnigraph.store.projections.files import Projection
+from omnigraph.store.projections.format import CoveredTable
 from omnigraph.store.tables.table import Table
-
-# Up to this share of all edges may be inserted one by one; beyond it sorting everything again is faster.
-_INSERTED_SHARE = 16
-
-
-def build_adjacency(ends: EdgeEnds, direction: Direction) -> Adjacency:
-    """Sort the edges of a table by the node they are walked from, then by the one they lead to, then by code."""
-    node_count, target_count = _node_counts(ends, direction)
-    entries = _entries(ends, None, direction)
-    links, edges = sorted_links(
-        entries, node_count=node_count, target_count=target_count, edge_count=ends.edges.row_count
-    )
-    return Adjacency(links=links, edges=edges, target_count=target_count, edge_image=ends.edges)
-
-
-def change_adjacency(base: Adjacency, ends: EdgeEnds, direction: Direction) -> Adjacency | None:
-    """Return the adjacency of ``ends``, made from the one that they have changed since; None when that is no gain."""
-    since = ends.since
-    if since is None or not since.edge_map.is_ascending or len(since.found) * _INSERTED_SHARE > len(base.edges):
-        return None
-    node_count, target_count = _node_counts(ends, direction)
-    offsets, targets, edges = base.offsets, base.targets, base.edges
-    added = _entries(ends, since.found, direction)
-    if targets.dtype != added.targets.dtype or edges.dtype != code_width(ends.edges.row_count):
-        return None
-    if not since.edge_map.is_identity:
-        edges = since.edge_map.table(edges.dtype.type)[edges]
-        gone = np.flatnonzero(edges < 0)
-        if len(gone):
-            offsets = offsets - np.searchsorted(gone, offsets)
-            targets, edges = np.delete(targets, gone), np.delete(edges, gone)
-    offsets = np.concatenate([offsets, np.full(node_count + 1 - len(offsets), len(edges), dtype=np.int64)])
-    if len(added.sources):
-        order = np.lexsort((added.edges, added.targets, added.sources))
-        added = Entries(
-            sources=added.sources[order], targets=added.targets[order], edges=added.edges[order].astype(edges.dtype)
-        )
-        at = _insertion_points(offsets, targets, edges, added)
-        targets, edges = np.insert(targets, at, added.targets), np.insert(edges, at, added.edges)
-        offsets = offsets + np.searchsorted(added.sources, np.arange(node_count + 1))
-    links = Links(offsets=offsets, targets=targets)
-    return Adjacency(links=links, edges=edges, target_count=target_count, edge_image=ends.edges)
-
-
-def _node_counts(ends: EdgeEnds, direction: Direction) -> tuple[int, int]:
-    counts = ends.sources.row_count, ends.targets.row_count
-    return (counts[1], counts[0]) if direction == "in" else counts
-
-
-def _entries(ends: EdgeEnds, chosen: Integers | None, direction: Direction) -> Entries:
-    """Return the entries of some edges, or of all; those without both ends have none."""
-    sources, targets = ends.source_codes, ends.target_codes
-    edges = np.arange(len(sources)) if chosen is None else chosen
-    if chosen is not None:
-        sources, targets = sources[chosen], targets[chosen]
-    has_both = (sources >= 0) & (targets >= 0)
-    if not has_both.all():
-        sources, targets, edges = sources[has_both], targets[has_both], edges[has_both]
-    if direction == "out":
-        return Entries(sources=sources, targets=targets, edges=edges)
-    if direction == "in":
-        return Entries(sources=targets, targets=sources, edges=edges)
-    twice = np.flatnonzero(sources != targets)
-    return Entries(
-        sources=np.concatenate([sources, targets[twice]]),
-        targets=np.concatenate([targets, sources[twice]]),
-        edges=np.concatenate([edges, edges[twice]]),
-    )
-
-
-def _insertion_points(offsets: Offsets, targets: Integers, edges: Integers, added: Entries) -> Offsets:
-    """Return before which entry each added one belongs: a binary search in all rows at once."""
-    low, high = offsets[added.sources], offsets[added.sources + 1]
-    while True:
-        open_ones = np.flatnonzero(low < high)
-        if not len(open_ones):
-            return low
-        middle = (low[open_ones] + high[open_ones]) // 2
-        target, wanted = targets[middle], added.targets[open_ones]
-        is_before = (target < wanted) | ((target == wanted) & (edges[middle] < added.edges[open_ones]))
-        low[open_ones[is_before]] = middle[is_before] + 1
-        high[open_ones[~is_before]] = middle[~is_before]
-
 
 DEFAULT_CAPACITY_BYTES = 1 << 30
 
-_ENDS = "ends"
+_BASE = "base"
+# What is smaller is sorted sooner than it is found in files.
+_STORED_EDGES = 20_000
+# More than the edge tables of most graphs; the oldest is mapped again when it is asked for.
+_OPEN_BASES = 256
+# While what is in memory lacks no more than this share of a version's edges, no file is looked for.
+_FEW_FRESH = 10
 
 
 @record
@@ -116,18 +34,22 @@ class TopologyStats:
     """What a cache has done.
 
     Args:
-        builds: adjacencies whose edges were all found by id.
-        extensions: adjacencies that began with those of another version.
+        builds: edge tables whose ends were all found by id.
+        extensions: versions of edge tables that began with another version.
+        maps: edge tables that were found sorted in a file.
         hits: images and adjacencies that were there.
         evictions: things that left to make room.
         size_bytes: what is held.
+        mapped_bytes: what is mapped from files, and takes no memory of this process alone.
     """
 
     builds: int
     extensions: int
+    maps: int
     hits: int
     evictions: int
     size_bytes: int
+    mapped_bytes: int
 
 
 class TopologyCache:
@@ -146,7 +68,11 @@ class TopologyCache:
         self._lock = threading.Lock()
         self._builds = 0
         self._extensions = 0
+        self._maps = 0
         self._hits = 0
+        self._resolved = resolved_cache()
+        # Bases that files hold, by the names of these; what they map is no memory of this process.
+        self._stored: dict[Hashable, EdgeBase] = {}
 
     @property
     def stats(self) -> TopologyStats:
@@ -154,9 +80,11 @@ class TopologyCache:
         return TopologyStats(
             builds=self._builds,
             extensions=self._extensions,
+            maps=self._maps,
             hits=self._hits,
             evictions=self._shelf.evictions,
             size_bytes=self._shelf.size_bytes,
+            mapped_bytes=sum(base.mapped_bytes for base in list(self._stored.values())),
         )
 
     def known_image(self, table: Table) -> TableImage | None:
@@ -191,33 +119,95 @@ class TopologyCache:
         """
 
         def make() -> Adjacency:
-            ends = self._ends(edges, sources, targets, check or _go_on)
-            return self._adjacency(ends, direction)
+            checked = check or _go_on
+            return self._layers_over(edges, sources, targets, direction, checked).adjacency(direction, checked)
 
         return self._counted(_adjacency_key(edges, sources, targets, direction), make)
 
-    def _adjacency(self, ends: EdgeEnds, direction: Direction) -> Adjacency:
-        made = self._shelf.get_or_make(_links_key(ends.content, direction), lambda: self._links(ends, direction))
-        return made if made.edge_image is ends.edges else made.over(ends.edges)
+    def layers(
+        self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check
+    ) -> LayeredEdges | None:
+        """Return the edges of a version as what another one has sorted and what changed since; None without one.
 
-    def _links(self, ends: EdgeEnds, direction: Direction) -> Adjacency:
-        base = None if ends.since is None else self._shelf.get(_links_key(ends.since.content, direction))
-        changed = None if base is None else change_adjacency(base, ends, direction)
-        return build_adjacency(ends, direction) if changed is None else changed
+        The arguments are those of :meth:`adjacency`; the direction is the one that is asked for first.
+        """
+        key = _layers_key(edges, sources, targets)
+        known = self._shelf.get(key)
+        if known is not None:
+            return known
+        base = self._best_base(edges, sources, targets, _side(direction))
+        return (
+            None
+            if base is None
+            else self._shelf.get_or_make(key, lambda: self._over(base, edges, sources, targets, check))
+        )
 
-    def _ends(self, edges: Table, sources: Table, targets: Table, check: Check) -> EdgeEnds:
-        key: Key[EdgeEnds] = Key(_ENDS, (edges.pin, sources.pin, targets.pin))
-        return self._shelf.get_or_make(key, lambda: self._make_ends(edges, sources, targets, check))
+    def _layers_over(
+        self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check
+    ) -> LayeredEdges:
+        def make() -> LayeredEdges:
+            base = self._best_base(edges, sources, targets, _side(direction))
+            if base is None:
+                base = self._build(edges, sources, targets, _side(direction), check)
+                return LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
+            return self._over(base, edges, sources, targets, check)
 
-    def _make_ends(self, edges: Table, sources: Table, targets: Table, check: Check) -> EdgeEnds:
-        images = (self.image(edges), self.image(sources), self.image(targets))
-        known = [ends for ends in self._shelf.all_of(_ENDS) if isinstance(ends, EdgeEnds)]
-        base = best_base(known, *images)
-        made = find_ends(*images, check) if base is None else extend_ends(base, *images, check)
+        return self._shelf.get_or_make(_layers_key(edges, sources, targets), make)
+
+    def _over(self, base: EdgeBase, edges: Table, sources: Table, targets: Table, check: Check) -> LayeredEdges:
+        found = LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
         with self._lock:
-            self._builds += base is None
-            self._extensions += base is not None
-        return made
+            self._extensions += 1
+        return found
+
+    def _build(self, edges: Table, sources: Table, targets: Table, side: Side, check: Check) -> EdgeBase:
+        base = EdgeBase.of(find_ends(*self._images(edges, sources, targets), check), side)
+        with self._lock:
+            self._builds += 1
+        if edges.row_count >= _STORED_EDGES:
+            base.save(edges.datasets.projections, side)
+        key: Key[EdgeBase] = Key(_BASE, (edges.pin, sources.pin, targets.pin))
+        return self._shelf.get_or_make(key, lambda: base)
+
+    def _images(self, edges: Table, sources: Table, targets: Table) -> tuple[TableImage, TableImage, TableImage]:
+        return self.image(edges), self.image(sources), self.image(targets)
+
+    def _best_base(self, edges: Table, sources: Table, targets: Table, side: Side) -> EdgeBase | None:
+        """Return the base that shares most edges with a version; None when none shares any."""
+        locations = edges.pin.location, sources.pin.location, targets.pin.location
+
+        def shared(tables: Sequence[CoveredTable]) -> int:
+            if tuple(table.location for table in tables) != locations:
+                return 0
+            pieces = match(tables[0], edges, EDGE_COLUMNS, takes_back=True).pieces
+            return sum(edges.fragments[piece.index].row_count for piece in pieces)
+
+        held = [base for base in self._shelf.all_of(_BASE) if isinstance(base, EdgeBase)]
+        held += list(self._stored.values())
+        offers: list[tuple[int, EdgeBase | dict[Side, Projection]]] = [(shared(base.tables), base) for base in held]
+        if max((count for count, _ in offers), default=0) * _FEW_FRESH < edges.row_count * (_FEW_FRESH - 1):
+            offers += [(shared(next(iter(files.values())).tables), files) for files in _files_of(edges)]
+        for count, offer in sorted(offers, key=lambda item: -item[0]):
+            if count:
+                found = offer if isinstance(offer, EdgeBase) else self._open_base(offer, side)
+                if found is not None:
+                    return found
+        return None
+
+    def _open_base(self, files: dict[Side, Projection], side: Side) -> EdgeBase | None:
+        key = frozenset(file.key for file in files.values())
+        with self._lock:
+            known = self._stored.get(key)
+        if known is not None:
+            return known
+        found = EdgeBase.stored(files, side)
+        with self._lock:
+            if found is not None:
+                self._maps += 1
+                found = self._stored.setdefault(key, found)
+                while len(self._stored) > _OPEN_BASES:
+                    self._stored.pop(next(iter(self._stored)))
+        return found
 
     def _counted(self, key: Key[V], make: Callable[[], V]) -> V:
         known = self._shelf.get(key)
@@ -228,8 +218,29 @@ class TopologyCache:
         return known
 
 
+def _files_of(edges: Table) -> list[dict[Side, Projection]]:
+    """Return the files that hold edges of a table, those of the same rows together, the newest first."""
+    if edges.row_count < _STORED_EDGES:
+        return []
+    found: list[dict[Side, Projection]] = []
+    for side in SIDES:
+        # Another process may have sorted what this one is about to sort; one look finds both sides.
+        stored = edges.datasets.projections.find(edges.pin.location, f"{KIND}-{side}", refresh=side == SIDES[0])
+        for file in stored:
+            twin = next((files for files in found if file.tables == next(iter(files.values())).tables), None)
+            if twin is None:
+                found.append({side: file})
+            else:
+                twin.setdefault(side, file)
+    return found
+
+
 def _go_on(_: int) -> None:
     """Let work go on, whatever it takes."""
+
+
+def _side(direction: Direction) -> Side:
+    return "in" if direction == "in" else "out"
 
 
 def _image_key(table: Table) -> Key[TableImage]:
@@ -240,5 +251,5 @@ def _adjacency_key(edges: Table, sources: Table, targets: Table, direction: Dire
     return Key("adjacency", (edges.pin, sources.pin, targets.pin, direction))
 
 
-def _links_key(content: object, direction: Direction) -> Key[Adjacency]:
-    return Key("links", (content, direction))
+def _layers_key(edges: Table, sources: Table, targets: Table) -> Key[LayeredEdges]:
+    return Key("layers", (edges.pin, sources.pin, targets.pin))

@@ -26,15 +26,21 @@ def neighbours(adjacency: Adjacency, codes: Codes) -> tuple[Codes, Codes]:
     Returns:
         Rows, ascending, and for each the node found, ascending within a row.
     """
-    links = adjacency.distinct
-    rows, at = spread(links.offsets, codes)
-    return rows, links.targets[at].astype(np.int64)
+    rows, at = spread(adjacency.offsets, codes)
+    if len(adjacency.repeats) and len(rows):
+        places = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+        found = np.minimum(np.searchsorted(adjacency.repeats, places), len(adjacency.repeats) - 1)
+        first = adjacency.repeats[found] != places
+        rows, at = rows[first], places[first]
+    return rows, adjacency.targets[at].astype(np.int64)
 
 
 def neighbour_counts(adjacency: Adjacency, codes: Codes, *, by_edge: bool = False) -> Codes:
     """Return how many nodes each row's node leads to, or by how many edges."""
-    offsets = adjacency.offsets if by_edge else adjacency.distinct.offsets
-    counts: Codes = offsets[codes + 1] - offsets[codes]
+    starts, stops = adjacency.offsets[codes], adjacency.offsets[codes + 1]
+    counts: Codes = stops - starts
+    if not by_edge and len(adjacency.repeats):
+        counts -= np.searchsorted(adjacency.repeats, stops) - np.searchsorted(adjacency.repeats, starts)
     return counts
 
 
@@ -128,7 +134,7 @@ def reach(
     if min_hops > max_hops or not len(codes):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if max_hops == 1:
-        offsets = adjacency.distinct.offsets
+        offsets = adjacency.offsets
         check(4 * _CODE_BYTES * int((offsets[codes + 1] - offsets[codes]).sum()))
         return neighbours(adjacency, codes)
     starts, rows = np.unique(codes, return_inverse=True)
@@ -209,7 +215,7 @@ def _walk_together(walk: _Walk, starts: Codes, check: Check) -> Codes:
 
 def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
     """Return the keys of unvisited neighbours, each once, and mark them as visited."""
-    offsets = adjacency.distinct.offsets
+    offsets = adjacency.offsets
     counts = offsets[nodes + 1] - offsets[nodes]
     total = int(counts.sum())
     if total * _DENSE_SHARE < len(visited):
@@ -220,11 +226,11 @@ def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check:
             fresh.append(unseen)
         return np.concatenate(fresh)
     marks = np.zeros(len(visited), dtype=np.bool_)
-    if len(visited) == adjacency.node_count and 2 * total > len(adjacency.distinct.targets):
+    if len(visited) == adjacency.node_count and 2 * total > adjacency.edge_count:
         # One walk that follows most edges passes over all of them, which spares it finding where they stand.
         is_left = np.zeros(adjacency.node_count, dtype=np.bool_)
         is_left[nodes] = True
-        marks[adjacency.distinct.targets[np.repeat(is_left, np.diff(offsets))]] = True
+        marks[adjacency.targets[np.repeat(is_left, np.diff(offsets))]] = True
         nodes = nodes[:0]
     for keys in _followed(adjacency, rows, nodes, counts, check):
         marks[keys] = True
@@ -237,15 +243,14 @@ def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check:
 def _followed(
     adjacency: Adjacency, rows: Codes, nodes: Codes, counts: Codes, check: Check
 ) -> Iterator[npt.NDArray[np.int64]]:
-    links = adjacency.distinct
     ends = np.cumsum(counts)
     begin = 0
     while begin < len(nodes):
         done = int(ends[begin - 1]) if begin else 0
         stop = max(begin + 1, int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right")))
         check(5 * _CODE_BYTES * (int(ends[stop - 1]) - done))
-        at_rows, at = spread(links.offsets, nodes[begin:stop])
-        keys = links.targets[at].astype(np.int64)
+        at_rows, at = spread(adjacency.offsets, nodes[begin:stop])
+        keys = adjacency.targets[at].astype(np.int64)
         if rows[-1] > 0:
             keys += (rows[begin:stop] * adjacency.node_count)[at_rows]
         yield keys

@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key
 from omnigraph.errors import InternalError
 from omnigraph.records import record
-from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
+from omnigraph.store.projections.coverage import deleted_rows
+from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.pins import FragmentRef, TablePin
+from omnigraph.store.tables.row_ids import RowIds, physical_row_ids, row_id_run, row_id_sequence
 from omnigraph.store.tables.table import Table
 from omnigraph.store.tables.tail import BlockKey
 
@@ -54,7 +56,6 @@ def _order(ids: pa.Array) -> npt.NDArray[np.intp]:
     return order
 
 
-RowIds = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -73,22 +74,22 @@ class SegmentChunk:
         return cls(arrays=tuple(whole.chunks), size_bytes=int(whole.nbytes))
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FragmentSegment:
     """The live rows of one fragment.
 
     Args:
         key: names the fragment's files, its deletions and the columns it is read with.
-        row_ids: the rows' stable ids, in stored order.
-        row_id_meta: how storage writes these row ids.
+        fragment: the fragment as its version describes it.
+        listed: the rows' stable ids, where the description does not tell them.
         deleted: which rows of the fragment, by place, are not among them, ascending.
         wider: a segment of the same files that may hold more rows, while somebody keeps it.
         chunks: columns, while somebody keeps them.
     """
 
     key: BlockKey
-    row_ids: RowIds
-    row_id_meta: Any
+    fragment: FragmentRef
+    listed: RowIds | None
     deleted: Places
     wider: ReferenceType[FragmentSegment] | None
     chunks: WeakValueDictionary[str, SegmentChunk] = field(default_factory=WeakValueDictionary)
@@ -96,7 +97,34 @@ class FragmentSegment:
     @property
     def row_count(self) -> int:
         """How many rows there are."""
-        return len(self.row_ids)
+        return self.fragment.row_count
+
+    @cached_property
+    def row_ids(self) -> RowIds:
+        """The rows' stable ids, in stored order."""
+        if self.listed is not None:
+            return self.listed
+        every = physical_row_ids(self.fragment.metadata)
+        if every is None:
+            raise InternalError("a fragment without inline row ids was not read")
+        return np.delete(every, self.deleted) if len(self.deleted) else every
+
+    def row_ids_at(self, offsets: Places) -> RowIds:
+        """Return the row ids of live rows by their offsets in the fragment."""
+        if self.run is not None:
+            return offsets.astype(np.uint64) + np.uint64(self.run)
+        found: RowIds = self.row_ids[offsets - np.searchsorted(self.deleted, offsets)]
+        return found
+
+    @cached_property
+    def run(self) -> int | None:
+        """The row id of the fragment's first row, when the ids of all its rows follow one another; None otherwise."""
+        return row_id_run(self.fragment.metadata)
+
+    @property
+    def first_row_id(self) -> int | None:
+        """The first row id, when the ids of all rows follow one another; None otherwise."""
+        return None if len(self.deleted) else self.run
 
     @property
     def files(self) -> Hashable:
@@ -106,7 +134,7 @@ class FragmentSegment:
     @property
     def parts(self) -> Mapping[Hashable, int]:
         """What the segment takes in memory, its columns aside."""
-        return {self.key: self.row_ids.nbytes + self.deleted.nbytes}
+        return {self.key: _ROW_ID_BYTES * self.row_count + self.deleted.nbytes}
 
     def shared_with(self, other: FragmentSegment) -> Mask:
         """Return which of this segment's rows another one of the same files has too."""
@@ -163,36 +191,34 @@ class SegmentPool:
     def _known(self, key: BlockKey, fragment: FragmentRef) -> FragmentSegment | None:
         segment = self._by_key.get(key)
         # Files that are listed anew after they had left could come with other row ids.
-        if segment is None or segment.row_id_meta != fragment.metadata.row_id_meta:
+        if segment is None or segment.fragment.metadata.row_id_meta != fragment.metadata.row_id_meta:
             return None
         return segment
 
     def _read(self, table: Table, missing: Sequence[int], keys: Sequence[BlockKey]) -> dict[int, FragmentSegment]:
-        if not missing:
-            return {}
-        has_deletions = any(keys[index].deletions is not None for index in missing)
-        rows = read_fragments(table, missing, (ROW_ID, ROW_ADDRESS) if has_deletions else (ROW_ID,))
-        return {index: self._add(table.fragments[index], keys[index], rows[index]) for index in missing}
+        return {index: self._add(table, table.fragments[index], keys[index]) for index in missing}
 
-    def _add(self, fragment: FragmentRef, key: BlockKey, rows: pa.Table) -> FragmentSegment:
-        deleted = np.zeros(0, dtype=np.int64)
-        if key.deletions is not None:
-            is_deleted = np.ones(fragment.metadata.physical_rows, dtype=np.bool_)
-            # The low half of a row address is the row's place in its fragment.
-            is_deleted[rows.column(ROW_ADDRESS).to_numpy().astype(np.uint32)] = False
-            deleted = np.flatnonzero(is_deleted)
+    def _add(self, table: Table, fragment: FragmentRef, key: BlockKey) -> FragmentSegment:
         files = key.files, key.fields
         wider = self._newest.get(files)
         segment = FragmentSegment(
             key=key,
-            row_ids=rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False),
-            row_id_meta=fragment.metadata.row_id_meta,
-            deleted=deleted,
+            fragment=fragment,
+            listed=_listed(table, fragment),
+            deleted=deleted_rows(table, fragment).astype(np.int64),
             wider=None if wider is None else ref(wider),
         )
         self._by_key[key] = segment
         self._newest[files] = segment
         return segment
+
+
+def _listed(table: Table, fragment: FragmentRef) -> RowIds | None:
+    if row_id_sequence(fragment.metadata) is not None:
+        return None
+    rows = table.read([ROW_ID], fragment_ids=[fragment.metadata.id])
+    listed: RowIds = rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False)
+    return listed
 
 
 def read_fragments(table: Table, indexes: Sequence[int], columns: Sequence[str]) -> dict[int, pa.Table]:
@@ -255,7 +281,7 @@ class TableImage:
         self.row_count = int(self.starts[-1])
         self.table = table
         self._shelf = shelf
-        self._places: _Places | None = None
+        self._places: RowIdPlaces | None = None
 
     def __repr__(self) -> str:
         return f"TableImage({self.pin}, rows={self.row_count})"
@@ -311,13 +337,21 @@ class TableImage:
 
     def codes_of(self, row_ids: RowIds) -> Codes:
         """Return the codes of rows by row id, -1 for those that are not here."""
+        if self.first_row_id is not None:
+            # The subtraction wraps below the first row id, so one bound catches both sides.
+            codes = row_ids - np.uint64(self.first_row_id)
+            return np.where(codes < np.uint64(self.row_count), codes.view(np.int64), -1)
         if self._places is None:
-            self._places = _Places.of(self.row_ids)
+            self._places = RowIdPlaces.of(self.row_ids)
         return self._places.find(row_ids)
 
     @cached_property
     def first_row_id(self) -> int | None:
         """The first row id, when row ids run without gaps and so are codes already but for where they start."""
+        firsts = [segment.first_row_id for segment in self.segments]
+        if firsts and None not in firsts:
+            known = np.array(firsts, dtype=np.int64)
+            return int(known[0]) if (np.diff(known) == np.diff(self.starts)[:-1]).all() else None
         row_ids = self.row_ids.view(np.int64)
         if not len(row_ids) or row_ids[-1] - row_ids[0] != len(row_ids) - 1 or not (np.diff(row_ids) == 1).all():
             return None
@@ -350,7 +384,7 @@ class TableImage:
         )
 
 
-class _Places:
+class RowIdPlaces:
     """Finds codes by row id: by subtraction where row ids run without gaps, else through a table, else by search."""
 
     def __init__(self, first: int, table: npt.NDArray[Any] | None, in_order: tuple[RowIds, Codes] | None) -> None:
@@ -359,7 +393,8 @@ class _Places:
         self._in_order = in_order
 
     @classmethod
-    def of(cls, row_ids: RowIds) -> _Places:
+    def of(cls, row_ids: RowIds) -> RowIdPlaces:
+        """Return the places of row ids, each of which stands once."""
         if not len(row_ids):
             return cls(0, np.full(1, -1, dtype=np.int32), None)
         first, last = int(row_ids.min()), int(row_ids.max())
@@ -372,6 +407,7 @@ class _Places:
         return cls(first, table, None)
 
     def find(self, row_ids: RowIds) -> Codes:
+        """Return the place of each row id, -1 where it is not there."""
         if self._in_order is not None:
             known, order = self._in_order
             at = np.minimum(np.searchsorted(known, row_ids), len(known) - 1)

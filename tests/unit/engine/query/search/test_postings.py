@@ -15,6 +15,7 @@ from omnigraph.store.projections.coverage import Match, Piece
 
 # A busy machine must not fail a test that is right.
 UNHURRIED = settings(deadline=None)
+NONE = np.zeros(0, dtype=np.uint32)
 WORDS = ["graph", "grape", "notes", "vector", "café", "日本", "😀x", "zz", "a1"]
 TEXTS = st.lists(st.none() | st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), max_size=10)
 
@@ -121,7 +122,9 @@ def test_places_become_codes_of_live_rows_in_stored_order(fragments, order, data
             if offset not in deleted[at]:
                 codes[starts[at] + offset], code = code, code + 1
         holes = np.array(deleted[at], dtype=np.uint32)
-        pieces.append(Piece(start=starts[at], count=fragments[at][0], index=index, gone=holes, deleted=holes))
+        pieces.append(
+            Piece(start=starts[at], count=fragments[at][0], index=index, gone=holes, back=NONE, deleted=holes)
+        )
     lost = tuple((starts[at], starts[at + 1]) for at in range(len(fragments)) if at not in listed)
     table = FakeTable([fragments[at][0] - len(deleted[at]) for at in listed])
     match = Match(pieces=tuple(pieces), lost=lost, uncovered=())

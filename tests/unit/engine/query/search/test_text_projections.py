@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.text_tables import TextTable, answers, no_limit
 
-from omnigraph.engine.query.search import TextIndexes, build_text, stored
+from omnigraph.engine.query.search import TextIndexes, build_text, stored, versions
 from omnigraph.engine.query.search.stored import find_text, make_text
 from omnigraph.errors import BadValue, QueryCancelledError
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
@@ -186,6 +186,39 @@ def test_kept_postings_serve_branches_and_earlier_versions(table):
     table.pin = before
     indexes, index = opened(table)
     assert indexes.stats.analysed_rows == 0
+    assert agrees(table, index)
+
+
+def test_at_an_earlier_version_only_rows_that_are_back_are_analysed(table):
+    table.put({"r100": "another fragment"})
+    before = table.pin
+    table.delete("r003", "r008", "r030", "r100")
+    table.put({"r004": "changed"})
+    build_text(table.table, "title")
+    table.pin = before
+    with columns_read() as read:
+        indexes, index = opened(table)
+    # The fragment of r100 had left when the postings were built.
+    assert [count for name, count in read if name == "title"] == [1]
+    assert (indexes.stats.opened, indexes.stats.analysed_rows) == (1, 5)
+    assert agrees(table, index)
+    # What is back at one version says nothing about the next.
+    table.fork("side")
+    table.delete("r008", "r009")
+    later = table.another_process().index(indexes)
+    assert (indexes.stats.extensions, indexes.stats.analysed_rows) == (1, 5 + 3)
+    assert agrees(table, later)
+
+
+def test_many_rows_that_are_back_are_read_with_their_fragments(table, monkeypatch):
+    monkeypatch.setattr(versions, "_FETCHED_ROWS", 2)
+    table.put({f"s{number:03}": f"graph storage{number}" for number in range(10)})
+    before = table.pin
+    table.delete("r001", "r003", "r020", "s002", "s009")
+    build_text(table.table, "title")
+    table.pin = before
+    indexes, index = opened(table)
+    assert (indexes.stats.opened, indexes.stats.analysed_rows) == (1, 5)
     assert agrees(table, index)
 
 

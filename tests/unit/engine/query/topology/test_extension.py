@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.engine.query.topology.stored import Graph, assert_same
 
 from omnigraph.engine.query.topology import TopologyCache, ends
-from omnigraph.engine.query.topology import cache as building
+from omnigraph.engine.query.topology import layers as building
 from omnigraph.runtime import counting
 
 pytestmark = pytest.mark.more
@@ -101,10 +101,8 @@ def test_an_extension_reads_no_edge_of_unchanged_files(graph):
     assert_same(adjacency, graph.rebuilt("out"))
 
 
-@pytest.mark.parametrize("fetched_share", [0, 64], ids=["read whole", "fetched one by one"])
-def test_few_edges_whose_node_came_later_are_found(graph, monkeypatch, fetched_share):
+def test_few_edges_whose_node_came_later_are_found(graph):
     """With so many edges in one file, the one that leads to nobody is fetched alone."""
-    monkeypatch.setattr(ends, "_FETCHED_SHARE", fetched_share or 10**9)
     graph.change("e", {f"z{number:04}": ("ann", "bo") for number in range(200)} | {"z9": ("bo", "flo")})
     cache = TopologyCache()
     assert graph.walked(cache, "out") == graph.expected("out")

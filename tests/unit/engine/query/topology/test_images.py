@@ -59,7 +59,7 @@ def test_codes_are_found_whatever_the_row_ids(monkeypatch, slots_per_row):
     @SEEDED
     @given(st.lists(some, unique=True, max_size=30), st.lists(some, max_size=10))
     def holds(known, asked):
-        places = image_module._Places.of(np.array(known, dtype=np.uint64))
+        places = image_module.RowIdPlaces.of(np.array(known, dtype=np.uint64))
         expected = [known.index(row_id) if row_id in known else -1 for row_id in asked]
         assert places.find(np.array(asked, dtype=np.uint64)).tolist() == expected
 

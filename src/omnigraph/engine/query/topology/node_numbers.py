@@ -1,0 +1,137 @@
+"""Numbers for the nodes of a version: the places of a base, and behind them the nodes that came since."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.query.topology.edge_base import NO_ROW, NODE_COLUMNS, RowRuns
+from omnigraph.engine.query.topology.image import RowIdPlaces, TableImage
+from omnigraph.store.projections.coverage import Match, match
+from omnigraph.store.projections.format import CoveredTable
+from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
+
+Numbers = npt.NDArray[np.int64]
+
+_NONE: Numbers = np.zeros(0, dtype=np.int64)
+
+
+class NodeNumbers:
+    """The nodes of one table at one version. A node that is written again keeps its row id, and so its number.
+
+    Args:
+        covered: the rows that the base has.
+        row_ids: their row ids.
+        branch: the branch that these were given out on.
+        image: the version.
+    """
+
+    def __init__(self, covered: CoveredTable, row_ids: RowRuns, branch: str | None, image: TableImage) -> None:
+        self.image = image
+        self.place_count = covered.row_count
+        self._covered = covered
+        self._match = match(covered, image.table, NODE_COLUMNS, takes_back=True)
+        # Row ids of rows in files that the version does not list mean something only on the branch that gave them out.
+        self._lost = row_ids if branch == image.pin.branch else None
+        self._fresh = _fresh_row_ids(image, self._match)
+        at = self._find_place(self._fresh) if len(self._fresh) else _NONE
+        #: Row ids of nodes that the base does not have, ascending.
+        self.added: RowIds = np.sort(self._fresh[at < 0])
+        gone = self._match.gone_places
+        #: Numbers of nodes that the base has and the version has not, ascending.
+        self.deleted: Numbers = np.setdiff1d(gone, at[at >= 0]) if len(gone) else _NONE
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return self.place_count + len(self.added)
+
+    @property
+    def are_codes(self) -> bool:
+        """Whether the numbers are the codes of the image."""
+        return self._match.is_exact and not any(len(segment.deleted) for segment in self.image.segments)
+
+    @property
+    def keep_order(self) -> bool:
+        """Whether nodes have the order of their numbers in the image as well."""
+        starts = [piece.start for piece in self._match.pieces]
+        is_moved = len(self._fresh) > len(self.added) or any(len(piece.back) for piece in self._match.pieces)
+        return not is_moved and starts == sorted(starts) and self._is_behind()
+
+    def of(self, row_ids: RowIds) -> Numbers:
+        """Return the numbers of nodes of the version by row id, -1 for those that are not there."""
+        if self.are_codes:
+            return self.image.codes_of(row_ids)
+        found = self._find_place(row_ids)
+        if len(self.added):
+            at = np.minimum(np.searchsorted(self.added, row_ids), len(self.added) - 1)
+            found = np.where((found < 0) & (self.added[at] == row_ids), at + self.place_count, found)
+        if len(self.deleted):
+            found[np.isin(found, self.deleted)] = -1
+        return found
+
+    def row_ids(self, numbers: Numbers) -> RowIds:
+        """Return the row ids of nodes by number."""
+        if self.are_codes and self.image.first_row_id is not None:
+            return numbers.astype(np.uint64) + np.uint64(self.image.first_row_id)
+        found: RowIds = self._by_number[numbers]
+        return found
+
+    @cached_property
+    def codes(self) -> Numbers:
+        """The code of every number in the image, -1 for nodes that are deleted."""
+        return self.image.codes_of(self._by_number)
+
+    @cached_property
+    def _by_number(self) -> RowIds:
+        return np.concatenate([self._by_place, self.added])
+
+    @cached_property
+    def _by_place(self) -> RowIds:
+        listed = np.full(self.place_count, NO_ROW)
+        if self._lost is not None:
+            for start, stop in self._match.lost:
+                listed[start:stop] = self._lost.listed(start, stop)
+        for piece in self._match.pieces:
+            segment = self.image.segments[piece.index]
+            every = physical_row_ids(segment.fragment.metadata)
+            if every is None:
+                every = np.full(piece.count, NO_ROW)
+                every[np.delete(np.arange(piece.count), segment.deleted)] = segment.row_ids
+            listed[piece.start : piece.start + piece.count] = every
+        # A row that was written again before the base was made stands in it twice, and only where it is live.
+        start = 0
+        for fragment in self._covered.fragments:
+            listed[start + np.frombuffer(fragment.deleted, dtype=np.uint32).astype(np.int64)] = NO_ROW
+            start += fragment.row_count
+        return listed
+
+    @cached_property
+    def _places(self) -> tuple[RowIdPlaces, Numbers | None]:
+        known = self._by_place != NO_ROW
+        if known.all():
+            return RowIdPlaces.of(self._by_place), None
+        return RowIdPlaces.of(self._by_place[known]), np.flatnonzero(known)
+
+    def _find_place(self, row_ids: RowIds) -> Numbers:
+        places, known = self._places
+        found = places.find(row_ids)
+        return found if known is None else np.where(found >= 0, known[found], -1)
+
+    def _is_behind(self) -> bool:
+        """Whether all fragments of the base come before all that the base does not have."""
+        last = max((piece.index for piece in self._match.pieces), default=-1)
+        return all(index > last for index in self._match.uncovered) and (
+            not len(self.added) or bool((self._fresh[1:] > self._fresh[:-1]).all())
+        )
+
+
+def _fresh_row_ids(image: TableImage, found: Match) -> RowIds:
+    """Return the row ids of the rows that the base does not have, or has as deleted."""
+    parts = [np.zeros(0, dtype=np.uint64), *(image.segments[index].row_ids for index in found.uncovered)]
+    parts += [
+        image.segments[piece.index].row_ids_at(piece.back.astype(np.int64)) for piece in found.pieces if len(piece.back)
+    ]
+    return np.concatenate(parts)
