@@ -44,11 +44,12 @@ def answers(index, queries):
 class TextTable:
     """One process's view of a table with an id and a title per row; it stands at one version, which changes move."""
 
-    def __init__(self, root, rows=None, *, location="nodes/1", pin=None):
+    def __init__(self, root, rows=None, *, location="nodes/1", pin=None, storage_options=None):
         self.root = root
+        self.storage_options = storage_options
         self.location = location
         self.runtime = Runtime.system()
-        self.datasets = DatasetStore(Storage.open(root), self.runtime)
+        self.datasets = DatasetStore(Storage.open(root, storage_options), self.runtime)
         self.tables = TableStore(self.datasets, self.datasets.control)
         self.topology = TopologyCache()
         self.pin = pin
@@ -62,7 +63,8 @@ class TextTable:
 
     def another_process(self):
         """The same version, seen by somebody who has nothing of it in memory."""
-        return TextTable(self.root, location=self.location, pin=self.pin)
+        options = {"location": self.location, "pin": self.pin, "storage_options": self.storage_options}
+        return TextTable(self.root, **options)
 
     @property
     def table(self):

@@ -140,11 +140,16 @@ class Entities:
             return row_ids - first if first else row_ids
         return self.image.codes_of(row_ids.view(np.uint64))
 
+    def row_ids_of(self, codes: Positions) -> RowIds:
+        """Return the row ids of entities by where they stand in the image."""
+        first = self.image.first_row_id
+        return self.all_ids[codes] if first is None else codes + first
+
     def id_ranks(self, codes: Positions) -> Positions:
         """Return numbers that order entities as their ids do; the ids of few are fetched."""
         if self.has_in_memory((KEY,)) or self.prefers_memory(len(codes)):
             return self.image.id_ranks(codes)
-        return ranks_of(pa.chunked_array([self.values(self.all_ids[codes], KEY)]))
+        return ranks_of(pa.chunked_array([self.values(self.row_ids_of(codes), KEY)]))
 
     def distinct_codes(self, codes: Positions) -> Positions:
         """Return every code once, ascending."""

@@ -140,7 +140,7 @@ def _ranked_ids(context: QueryContext, step: Scan, entities: Entities) -> RowIds
     if leading.limit is not None and not step.filters:
         best = rank_order(scores, codes, entities.id_ranks, limit=leading.limit, is_descending=True)
         codes = np.sort(codes[best])
-    return entities.all_ids[codes]
+    return entities.row_ids_of(codes)
 
 
 def _look_up(context: QueryContext, step: Scan, entities: Entities) -> RowIds:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.records import record
-from omnigraph.store.projections.coverage import Match
+from omnigraph.store.projections.coverage import Match, Offsets, Piece
 from omnigraph.store.tables.pinned import PinnedTable
 
 Numbers = npt.NDArray[np.int64]
@@ -78,38 +78,38 @@ class Moves:
 def to_codes(match: Match, table: PinnedTable) -> Moves:
     """Return where the places of a match are among the live rows of a version, in stored order."""
     firsts = list(accumulate((fragment.row_count for fragment in table.fragments), initial=0))
-    deleted = [piece.deleted.astype(np.int64) for piece in match.pieces]
-    # Behind each deleted row all others move up by one.
-    shifts = [
-        firsts[piece.index] - piece.start - np.arange(len(offsets) + 1)
-        for piece, offsets in zip(match.pieces, deleted, strict=True)
-    ]
-    return _moves(match, deleted, shifts)
+    holes = [piece.deleted for piece in match.pieces]
+    return _moves(match, holes, [firsts[piece.index] for piece in match.pieces], moves_up=True)
 
 
 def to_places(match: Match, firsts: Mapping[int, int]) -> Moves:
     """Return where the places of a match are when fragments, by their index, begin at other places."""
-    gone = [piece.gone.astype(np.int64) for piece in match.pieces]
-    shifts = [
-        np.full(len(offsets) + 1, firsts[piece.index] - piece.start)
-        for piece, offsets in zip(match.pieces, gone, strict=True)
-    ]
-    return _moves(match, gone, shifts)
+    holes = [piece.gone for piece in match.pieces]
+    return _moves(match, holes, [firsts[piece.index] for piece in match.pieces], moves_up=False)
 
 
-def _moves(match: Match, holes: Sequence[Numbers], shifts: Sequence[Numbers]) -> Moves:
-    """Return the moves of pieces whose rows at ``holes`` are gone, with the shift of what is before and behind each."""
-    lost = [start for start, stop in match.lost if start < stop]
-    starts, moved = [np.array(lost, dtype=np.int64)], [np.full(len(lost), _GONE, dtype=np.int64)]
-    for piece, offsets, after in zip(match.pieces, holes, shifts, strict=True):
-        # The first row, then a hole and what is behind it, again and again.
-        where = np.concatenate([[0], np.repeat(offsets, 2) + np.tile([0, 1], len(offsets))])
-        by = np.concatenate([after[:1], np.stack([np.full(len(offsets), _GONE), after[1:]], axis=1).reshape(-1)])
-        is_inside = where < piece.count
-        starts.append(piece.start + where[is_inside])
-        moved.append(by[is_inside])
-    every, shift = np.concatenate(starts), np.concatenate(moved)
+def _moves(match: Match, holes: Sequence[Offsets], firsts: Sequence[int], *, moves_up: bool) -> Moves:
+    """Return the moves of pieces to where each begins; ``moves_up`` closes the holes, whose rows are gone."""
+    lost = [(start, _GONE) for start, stop in match.lost if start < stop]
+    whole, broken = list[tuple[int, int]](), list[tuple[Numbers, Numbers]]()
+    for piece, offsets, first in zip(match.pieces, holes, firsts, strict=True):
+        if len(offsets):
+            broken.append(_around(piece, offsets.astype(np.int64), first - piece.start, moves_up=moves_up))
+        elif piece.count:
+            whole.append((piece.start, first - piece.start))
+    runs = np.array([*lost, *whole], dtype=np.int64).reshape(-1, 2)
+    every = np.concatenate([runs[:, 0], *(starts for starts, _ in broken)])
+    shifts = np.concatenate([runs[:, 1], *(moved for _, moved in broken)])
     if not len(every):
         return Moves.none()
     order = np.argsort(every, kind="stable")
-    return Moves.of(every[order], shift[order])
+    return Moves.of(every[order], shifts[order])
+
+
+def _around(piece: Piece, holes: Numbers, shift: int, *, moves_up: bool) -> tuple[Numbers, Numbers]:
+    """Return the runs of a piece: its first rows, then a hole and what is behind it, again and again."""
+    behind = shift - np.arange(len(holes) + 1) * moves_up
+    starts = np.concatenate([[0], np.stack([holes, holes + 1], axis=1).reshape(-1)])
+    moved = np.concatenate([behind[:1], np.stack([np.full(len(holes), _GONE), behind[1:]], axis=1).reshape(-1)])
+    is_inside = starts < piece.count
+    return piece.start + starts[is_inside], moved[is_inside]

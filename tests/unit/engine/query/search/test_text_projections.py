@@ -12,6 +12,7 @@ from tests.text_tables import TextTable, answers, no_limit
 from omnigraph.engine.query.search import TextIndexes, build_text, stored, versions
 from omnigraph.engine.query.search.stored import find_text, make_text
 from omnigraph.errors import BadValue, QueryCancelledError
+from omnigraph.runtime import counting
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.tables.pinned import PinnedTable
 
@@ -139,6 +140,23 @@ def test_a_second_process_analyses_nothing_and_reads_no_text(table):
     assert "title" not in [name for name, _ in read]
     assert found == answers(table.fresh_index(), QUERIES)
     assert len(table.files) == 1
+
+
+def test_postings_in_a_bucket_are_fetched_once(clean_s3_endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = clean_s3_endpoint.storage_options_without_retries
+    texts = [f"graph number{number}" for number in range(20)]
+    table = TextTable.of(clean_s3_endpoint.fresh_prefix(), *texts, storage_options=options)
+    first, _ = opened(table)
+    assert (first.stats.builds, first.stats.analysed_rows) == (1, 20)
+    with columns_read() as read, counting() as counters:
+        second, index = opened(table)
+        third, _ = opened(table)
+        assert answers(index, QUERIES[:1])["graph"][0] == list(range(20))
+    assert "title" not in [name for name, _ in read]
+    assert (second.stats.analysed_rows, third.stats.analysed_rows) == (0, 0)
+    assert counters.cost().calls.get("projection.get", 0) <= 1
+    assert agrees(table, index)
 
 
 def test_mapped_and_private_bytes_are_counted_apart(table):
