@@ -85,7 +85,11 @@ class TextTable:
 
     def put(self, rows):
         """Insert or change rows."""
-        self.pin = self._land(stage_change, self.table, upserts=rows_of(rows), tail_limit=_LONG_TAIL)
+        self.put_rows(rows_of(rows))
+
+    def put_rows(self, rows):
+        """Insert or change whole rows."""
+        self.pin = self._land(stage_change, self.table, upserts=rows, tail_limit=_LONG_TAIL)
 
     def delete(self, *ids):
         self.pin = self._land(stage_change, self.table, deletes=list(ids), tail_limit=_LONG_TAIL)

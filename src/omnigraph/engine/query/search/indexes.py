@@ -106,6 +106,9 @@ class TextIndexes:
 
     def _make(self, image: SupportsTexts, prop: str, check: Callable[[int], None]) -> tuple[TextIndex, Origin, int]:
         table = image.table
+        if table.stored_column(prop) is None:
+            texts = image.read_segments(range(len(table.fragments)), [prop]).column(prop)
+            return TextIndex.build(texts, check), "built", table.row_count
         fitted, origin = self._begin(table, prop)
         fresh_rows = fitted.uncovered_rows(table)
         if fresh_rows >= self._saved_rows and 2 * fresh_rows >= table.row_count:

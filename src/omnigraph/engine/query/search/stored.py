@@ -56,15 +56,19 @@ def build_text(table: PinnedTable, prop: str, check: Check | None = None) -> Pro
     Returns:
         What is kept, whoever wrote it; None when there is nothing to keep, or it cannot be written.
     """
-    if not table.row_count:
+    if not table.row_count or table.stored_column(prop) is None:
         return None
     return make_text(table, prop, check or _go_on).part.projection
 
 
 def make_text(table: PinnedTable, prop: str, check: Check) -> MadeText:
-    """Return postings of every row of a version, and keep them; only rows that no kept ones cover are analysed."""
+    """Return postings of every row of a version, and keep them; only rows that no kept ones cover are analysed.
+
+    The property is one that is stored.
+    """
     base = find_text(table, prop, refresh=True)
-    known = None if base is None else match(_covered(table, base.fragments), table, [prop])
+    columns = covering(table, prop)
+    known = None if base is None else match(_covered(table, base.fragments), table, columns)
     if base is not None and known is not None and known.is_exact:
         return MadeText(part=base, analysed_rows=0)
     if known is not None and 2 * live_rows(known, table) < table.row_count:
@@ -76,7 +80,7 @@ def make_text(table: PinnedTable, prop: str, check: Check) -> MadeText:
     if base is not None and known is not None:
         parts = [(base.postings, to_places(known, firsts)), (postings, Moves.none())]
         postings = merged(parts, place_count, check)
-    covered = cover(table, [prop])
+    covered = cover(table, columns)
     facts = {"analyser": ANALYSER, "texts": postings.text_count, "terms": postings.term_count}
     projections = table.datasets.projections
     kept = projections.save(TEXT_KIND, field_of(table, prop), [covered], postings.arrays, facts)
@@ -92,11 +96,13 @@ def find_text(table: PinnedTable, prop: str, *, refresh: bool = False) -> IndexP
 
     ``refresh`` looks again for what other processes have written.
     """
+    if table.stored_column(prop) is None:
+        return None
     ranked: list[tuple[int, Projection]] = []
     found = table.datasets.projections.find(table.pin.location, TEXT_KIND, field_of(table, prop), refresh=refresh)
     for projection in found[:_MOST_CANDIDATES]:
         if projection.facts.get("analyser") == ANALYSER and len(projection.tables) == 1:
-            fitting = match(projection.tables[0], table, [prop], takes_back=True)
+            fitting = match(projection.tables[0], table, covering(table, prop), takes_back=True)
             ranked.append((live_rows(fitting, table), projection))
             if fitting.is_exact:
                 break
@@ -108,8 +114,14 @@ def find_text(table: PinnedTable, prop: str, *, refresh: bool = False) -> IndexP
 
 
 def field_of(table: PinnedTable, prop: str) -> str:
-    """Return what names a property in files: its number, which it keeps when its name changes."""
-    return next(str(number) for number, name in table.fields if name == prop)
+    """Return what names a stored property in files: its number, which it keeps when its name changes."""
+    [column] = covering(table, prop)
+    return next(str(number) for number, name in table.fields if name == column)
+
+
+def covering(table: PinnedTable, prop: str) -> list[str]:
+    """Return the stored columns that the texts of a property are in."""
+    return [table.stored_column(prop) or prop]
 
 
 def live_rows(found: Match, table: PinnedTable) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.engine.query.search.index import IndexPart, TextIndex
 from omnigraph.engine.query.search.places import Moves, to_codes, to_places
 from omnigraph.engine.query.search.postings import Check, merged, postings_of
-from omnigraph.engine.query.search.stored import analyse_fragments, first_places
+from omnigraph.engine.query.search.stored import analyse_fragments, covering, first_places
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import Match, cover, match
 from omnigraph.store.projections.format import CoveredTable
@@ -83,10 +83,11 @@ class FittedParts:
 
 def fit(parts: Sequence[IndexPart], table: Table, prop: str) -> FittedParts:
     """Tell what the version has of some parts, no two of which are made from the same fragment."""
-    lasting = [part for part in parts if part.moves is None]
+    lasting = [part for part in parts if part.fragments]
     starts = list(accumulate((part.postings.place_count for part in lasting), initial=0))
     fragments = tuple(fragment for part in lasting for fragment in part.fragments)
-    found = match(CoveredTable(location=table.pin.location, fragments=fragments), table, [prop], takes_back=True)
+    covered = CoveredTable(location=table.pin.location, fragments=fragments)
+    found = match(covered, table, covering(table, prop), takes_back=True)
     live_rows = [0] * len(lasting)
     for piece in found.pieces:
         live_rows[bisect_right(starts, piece.start) - 1] += table.fragments[piece.index].row_count - len(piece.back)
@@ -128,7 +129,7 @@ def with_rest(fitted: FittedParts, image: SupportsTexts, prop: str, check: Check
     if taken:
         moved = [(part.postings, to_places(found, firsts)) for part, found in taken]
         postings = merged([*moved, (postings, Moves.none())], place_count, check)
-    fresh = IndexPart(postings=postings, fragments=cover(table, [prop], indexes).fragments)
+    fresh = IndexPart(postings=postings, fragments=cover(table, covering(table, prop), indexes).fragments)
     return fit([*(part for part, _ in kept), fresh], table, prop)
 
 

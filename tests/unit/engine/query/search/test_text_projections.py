@@ -4,13 +4,16 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.text_tables import TextTable, answers, no_limit
+from tests.text_tables import TITLES, TextTable, answers, no_limit
 
-from omnigraph.engine.query.search import TextIndexes, build_text, stored, versions
+from omnigraph.engine.past import ColumnReading, ReadTable
+from omnigraph.engine.query.search import TextIndex, TextIndexes, build_text, stored, versions
 from omnigraph.engine.query.search.stored import find_text, make_text
+from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.errors import BadValue, QueryCancelledError
 from omnigraph.runtime import counting
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
@@ -376,3 +379,34 @@ def test_a_build_asks_before_it_takes_memory(table):
     asked = []
     build_text(table.table, "title", asked.append)
     assert max(asked) > table.table.read(["title"]).nbytes
+
+
+def test_under_the_names_of_a_newer_schema_the_stored_column_counts(table):
+    table.add_column("body")
+    bodies = pa.table({"id": ["r001", "r900"], "title": ["notes", "x"], "body": ["river", "stone river"]})
+    table.put_rows(bodies)
+    for name in ("title", "body"):
+        build_text(table.table, name)
+    schema = pa.schema([TITLES.field("id"), *(pa.field(name, pa.string()) for name in ("body", "title", "later"))])
+    reading = ColumnReading(schema=schema, origins={"id": "id", "body": "title", "title": "body"})
+    for name, analysed_rows in (("title", 0), ("body", 0), ("later", 41)):
+        view = table.another_process()
+        renamed = ReadTable(view.table, reading, view.table.fields)
+        indexes = TextIndexes(saved_rows=1)
+        index = indexes.get(TopologyCache().image(renamed), name, no_limit)
+        fresh = TextIndex.build(renamed.read([name]).column(name), no_limit)
+        queries = (*QUERIES, "river stone")
+        assert answers(index, queries) == answers(fresh, queries)
+        assert indexes.stats.analysed_rows == analysed_rows
+    assert len(table.files) == 2
+    assert build_text(renamed, "later") is None
+
+
+def test_an_index_of_a_column_that_is_not_stored_is_no_beginning_for_another(table):
+    indexes = TextIndexes()
+    reading = ColumnReading(schema=TITLES.append(pa.field("later", pa.string())), origins={"id": "id"})
+    for _ in range(2):
+        renamed = ReadTable(table.table, reading, table.table.fields)
+        assert indexes.get(TopologyCache().image(renamed), "later", no_limit).text_count == 0
+        table.put({"r500": "one more"})
+    assert indexes.stats.builds + indexes.stats.extensions == 2
