@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -92,7 +92,11 @@ bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug 
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/load.py --size $(SIZE)
 
-bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about the same graph (SIZE=S or M)
+bench-peers: setup ## Print where reads stand beside ladybug, kuzu, DuckDB and two floors (SIZE=S or M; L for omnigraph alone)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python bench/peers.py --size $(SIZE)
+
+bench-query: setup ## Ask omnigraph, ladybug, kuzu and DuckDB many questions about the same graph (SIZE=S or M)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/query.py --size $(SIZE)
 

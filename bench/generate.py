@@ -59,6 +59,7 @@ SIZES = {
     # 10 k nodes, 260 k edges.
     "S": Size(persons=6_000, organisations=500, posts=3_500, knows=250_500),
     "M": Size(persons=100_000, organisations=5_000, posts=547_500, knows=2_000_000),
+    "L": Size(persons=500_000, organisations=20_000, posts=1_000_000, knows=10_000_000),
 }
 
 
@@ -69,6 +70,10 @@ class Dataset:
     size: Size
     jsonl: Path
     parquet: tuple[Path, ...]
+
+    def table(self, name: str) -> Path:
+        """Return the file of a type."""
+        return next(path for path in self.parquet if path.stem == name)
 
 
 class Stream:
@@ -131,16 +136,28 @@ def write_jsonl(tables: dict[str, pa.Table], path: Path) -> None:
                 file.write(memoryview(lines))
 
 
-def generate(size_name: str, folder: Path, seed: int = SEED) -> Dataset:
-    """Make a graph and write it to ``folder`` in both forms; files that are there already are kept."""
+def generate(size_name: str, folder: Path, seed: int = SEED, *, lines: bool = True) -> Dataset:
+    """Make a graph and write it to ``folder``; files that are there already are kept.
+
+    Args:
+        size_name: how large it is.
+        folder: where the files go.
+        seed: what decides its contents.
+        lines: whether the file of lines is made too, the largest one by far; it is missing otherwise.
+    """
     size = SIZES[size_name]
     folder.mkdir(parents=True, exist_ok=True)
     done, jsonl = folder / ".done", folder / "graph.jsonl"
     mark = f"{size_name} {seed}"
-    if not done.exists() or done.read_text() != mark:
+    is_made = done.exists() and done.read_text() == mark
+    if not is_made or (lines and not jsonl.exists()):
+        # What an interrupted run leaves is never taken for finished.
+        done.unlink(missing_ok=True)
         tables = make_tables(size, seed)
         write_parquet(tables, folder)
-        write_jsonl(tables, jsonl)
+        jsonl.unlink(missing_ok=True)
+        if lines:
+            write_jsonl(tables, jsonl)
         done.write_text(mark)
     names = ("Person", "Organisation", "Post", *EDGES)
     return Dataset(size=size, jsonl=jsonl, parquet=tuple(folder / f"{name}.parquet" for name in names))

@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import mutations
 from bench.generate import EDGES, SCHEMA_PATH, SIZES, Dataset, generate
+from bench.query_engines import CYPHER_TABLES
 from tests.session import Session
 
 from omnigraph.engine.load import load
@@ -43,15 +44,6 @@ from omnigraph.values import MAIN, BranchName
 
 MIB = 1 << 20
 Answer = dict[str, float]
-
-LADYBUG_TABLES = {
-    "Person": "NODE TABLE Person(slug STRING PRIMARY KEY, name STRING, age INT32, country STRING, joined DATE)",
-    "Organisation": "NODE TABLE Organisation(slug STRING PRIMARY KEY, name STRING, founded INT32)",
-    "Post": "NODE TABLE Post(slug STRING PRIMARY KEY, title STRING, body STRING, posted TIMESTAMP, likes INT64)",
-    "Knows": "REL TABLE Knows(FROM Person TO Person, since DATE, weight DOUBLE)",
-    "WorksAt": "REL TABLE WorksAt(FROM Person TO Organisation, role STRING)",
-    "Created": "REL TABLE Created(FROM Person TO Post, draft BOOLEAN)",
-}
 
 
 def load_jsonl(dataset: Dataset, work: Path) -> Answer:
@@ -77,7 +69,7 @@ def copy_ladybug(dataset: Dataset, work: Path) -> Answer:
         database = ladybug.Database(str(work / "ladybug"))
         connection = ladybug.Connection(database)
         for path in dataset.parquet:
-            connection.execute(f"CREATE {LADYBUG_TABLES[path.stem]}")
+            connection.execute(f"CREATE {CYPHER_TABLES[path.stem]}")
             connection.execute(f'COPY {path.stem} FROM "{path}"')
         connection.close()
         database.close()

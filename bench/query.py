@@ -1,10 +1,10 @@
-"""How fast reads are: the same questions to omnigraph, ladybug and DuckDB over the same graph, side by side in one run.
+"""How fast reads are: many questions to omnigraph, ladybug, kuzu and DuckDB over the same graph, in one run.
 
 Before anything is timed all engines must give the same rows; where they do not, the report says MISMATCH. Then they
 take turns, question by question and key by key, so that whatever else the machine does hits all of them alike. Times
-hold everything from the text of a question to its rows as Python values. The cold figures come from fresh processes,
-from opening the database to the rows of the first question. No figure makes it fail: they depend on the machine, whose
-load is printed with them.
+hold everything from the text of a question to its rows as Python values. No figure makes it fail: they depend on the
+machine, whose load is printed with them. ``bench/peers.py`` asks fewer questions and also what opening, loading and
+storing costs.
 
 Usage: python bench/query.py [--size S|M|XS] [--rounds N] [--data DIR] [--only TEXT]
 """
@@ -12,16 +12,14 @@ Usage: python bench/query.py [--size S|M|XS] [--rounds N] [--data DIR] [--only T
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -34,16 +32,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.generate import SIZES, Dataset, generate
 from bench.query_cases import CASES, Case, KeyKind, Parameters, make_items, parameters_of
 from bench.query_engines import ENGINES, Engine, Files, Rows
+from bench.workers import Worker
 
 OWN = "omnigraph"
 MISMATCH = "MISMATCH"
-ITEMS = {"XS": 300, "S": 50_000, "M": 50_000}
-COLD_TITLES = (
-    "point lookup by key",
-    "one hop with properties",
-    "two hops, distinct count",
-    "whole graph: two-hop paths, linked pairs",
-)
+ITEMS = {"XS": 300, "S": 50_000, "M": 50_000, "L": 50_000}
 # A question without keys is asked as often as one with so many.
 LEAST_KEYS = 8
 # No engine is asked a question again once it has spent so much on it.
@@ -57,46 +50,44 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="ask for every key so many times")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the generated files here")
     parser.add_argument("--only", metavar="TEXT", default="", help="ask only what has this in its title")
-    parser.add_argument("--load", metavar="ENGINE", help=argparse.SUPPRESS)
-    parser.add_argument("--cold", nargs=2, metavar=("ENGINE", "TITLE"), help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as scratch:
-        data = (arguments.data or Path(scratch)) / arguments.size
-        dataset = generate(arguments.size, data)
-        if arguments.load is not None:
-            _say(_load(arguments.load, _files(dataset, arguments.size, data), arguments.work))
-        elif arguments.cold is not None:
-            _say(_cold(*arguments.cold, arguments.work, parameters_of(dataset)))
-        else:
-            _report(arguments, dataset, data, Path(scratch))
+        data = (arguments.data or Path(scratch) / "data") / arguments.size
+        _report(arguments, generate(arguments.size, data, lines=False), data, Path(scratch))
 
 
 def _report(arguments: argparse.Namespace, dataset: Dataset, data: Path, work: Path) -> None:
-    console = Console(width=140)
-    _files(dataset, arguments.size, data)
-    names = [name for name, engine in ENGINES.items() if engine.is_installed()]
+    console = Console(width=160)
+    files = files_of(dataset, arguments.size, data)
+    installed = {name: engine for name, engine in ENGINES.items() if engine.is_installed()}
     console.print(
         f"size {arguments.size}: {dataset.size.records:,} records, {ITEMS[arguments.size]:,} vectors;"
-        f" {platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {_machine_load()}"
+        f" {platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {machine_load()}"
     )
-    for name in ENGINES:
-        took = f"loaded in {_child('--load', [name], arguments, work):.1f} s" if name in names else "not installed"
-        console.print(f"  {name}: {took}")
-    console.print(_cold_table(names, arguments, work))
-    engines = {name: ENGINES[name](work) for name in names}
-    try:
+    for name in ENGINES.keys() - installed:
+        console.print(f"  {name}: not installed")
+    for engine in installed.values():
+        with Worker(engine, work) as worker:
+            worker.load(files)
+    with opened(installed, work) as engines:
         cases = [case for case in CASES if arguments.only in case.title]
         console.print(_warm_table(cases, engines, parameters_of(dataset), arguments.rounds))
-    finally:
-        for engine in engines.values():
-            engine.close()
-    console.print(_machine_load())
+    console.print(machine_load())
+
+
+@contextmanager
+def opened(engines: Mapping[str, type[Engine]], work: Path) -> Iterator[dict[str, Worker]]:
+    """Yield every engine in a process of its own, with its database open."""
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(engine, work)) for name, engine in engines.items()}
+        for worker in workers.values():
+            worker.open()
+        yield workers
 
 
 def _warm_table(
     cases: Sequence[Case],
-    engines: Mapping[str, Engine],
+    engines: Mapping[str, Worker],
     parameters: Mapping[KeyKind, list[Parameters]],
     rounds: int,
 ) -> Table:
@@ -108,29 +99,18 @@ def _warm_table(
     for case in cases:
         asked = {name: engine for name, engine in engines.items() if engine.text_of(case) is not None}
         keys = parameters[case.keys]
-        agreed = _compare(case, asked, keys)
-        found = _measure(case, asked, keys, rounds)
+        agreed = compare(case, asked, keys)
+        found = measure(case, asked, keys, rounds)
         cells = []
         for name in engines:
             times = found.get(name, [])
-            cells += [_shown(statistics.median(times)), _shown(_p95(times))] if times else ["n/a", ""]
+            cells += [shown(statistics.median(times)), shown(p95(times))] if times else ["n/a", ""]
         ratio = _ratio({name: statistics.median(times) for name, times in found.items()})
         table.add_row(case.title, *cells, ratio if agreed else MISMATCH)
     return table
 
 
-def _cold_table(names: Sequence[str], arguments: argparse.Namespace, work: Path) -> Table:
-    table = Table("first question of a fresh process, opening included, ms")
-    for name in names:
-        table.add_column(name, justify="right")
-    table.add_column("x best other", justify="right")
-    for title in (title for title in COLD_TITLES if arguments.only in title):
-        took = {name: _child("--cold", [name, title], arguments, work) * 1000 for name in names}
-        table.add_row(title, *(_shown(value) for value in took.values()), _ratio(took))
-    return table
-
-
-def _compare(case: Case, engines: dict[str, Engine], keys: Sequence[Parameters]) -> bool:
+def compare(case: Case, engines: dict[str, Worker], keys: Sequence[Parameters]) -> bool:
     """Ask every engine everything once, which also warms it; return whether they agree.
 
     An engine that gives up takes no further part.
@@ -144,22 +124,21 @@ def _compare(case: Case, engines: dict[str, Engine], keys: Sequence[Parameters])
             except RuntimeError as error:
                 print(f"{name} gave up: {case.title}: {error}")
                 del engines[name]
-        if any(answer != answers[OWN] for answer in answers.values()):
+        if any(answer != answers[OWN] for name, answer in answers.items() if engines[name].is_comparable(case)):
             counts = ", ".join(f"{name} {len(answer)} rows" for name, answer in answers.items())
             print(f"{MISMATCH}: {case.title}: {counts} for {_brief(parameters)}")
             agreed = False
     return agreed
 
 
-def _measure(case: Case, engines: Mapping[str, Engine], keys: Sequence[Parameters], rounds: int) -> Times:
+def measure(case: Case, engines: Mapping[str, Worker], keys: Sequence[Parameters], rounds: int) -> Times:
+    """Ask every engine in turn for every key so many times; return the milliseconds by engine."""
     times: Times = {name: [] for name in engines}
     asked = list(keys) * (rounds * max(1, LEAST_KEYS // len(keys)))
     for parameters in asked:
         for name, engine in engines.items():
             if sum(times[name]) < CASE_BUDGET_S * 1000:
-                started_s = time.perf_counter()
-                engine.ask(case, parameters)
-                times[name].append((time.perf_counter() - started_s) * 1000)
+                times[name].append(engine.time(case, parameters))
     return times
 
 
@@ -168,37 +147,8 @@ def _comparable(case: Case, rows: Rows) -> Rows:
     return plain if case.is_ordered else sorted(plain, key=repr)
 
 
-def _load(name: str, files: Files, work: Path) -> float:
-    started_s = time.perf_counter()
-    ENGINES[name].load(files, work)
-    return time.perf_counter() - started_s
-
-
-def _cold(name: str, title: str, work: Path, parameters: Mapping[KeyKind, list[Parameters]]) -> float:
-    case = next(case for case in CASES if case.title == title)
-    keys = parameters[case.keys]
-    started_s = time.perf_counter()
-    engine = ENGINES[name](work)
-    engine.ask(case, keys[len(keys) // 2])
-    took_s = time.perf_counter() - started_s
-    engine.close()
-    return took_s
-
-
-def _child(option: str, values: list[str], arguments: argparse.Namespace, work: Path) -> float:
-    data = arguments.data or work
-    command = [sys.executable, __file__, option, *values, "--work", str(work), "--size", arguments.size]
-    ended = subprocess.run([*command, "--data", str(data)], capture_output=True, text=True, check=False)  # noqa: S603 - our own file
-    if ended.returncode != 0:
-        sys.exit(f"{option} {' '.join(values)} failed\n{ended.stderr}")
-    return float(json.loads(ended.stdout))
-
-
-def _say(answer: float) -> None:
-    print(json.dumps(answer))
-
-
-def _files(dataset: Dataset, size: str, data: Path) -> Files:
+def files_of(dataset: Dataset, size: str, data: Path) -> Files:
+    """Return the files of both graphs, made where they are missing."""
     items = data / "Item.parquet"
     if not items.exists():
         pq.write_table(make_items(ITEMS[size]), items)
@@ -210,11 +160,11 @@ def _ratio(medians: Mapping[str, float]) -> str:
     return f"{medians[OWN] / min(others):.2f}" if others else ""
 
 
-def _p95(times: Sequence[float]) -> float:
+def p95(times: Sequence[float]) -> float:
     return sorted(times)[math.ceil(0.95 * len(times)) - 1]
 
 
-def _shown(milliseconds: float) -> str:
+def shown(milliseconds: float) -> str:
     return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.2f}"
 
 
@@ -222,7 +172,8 @@ def _brief(parameters: Parameters) -> str:
     return ", ".join(f"{name}={value}"[:40] for name, value in parameters.items()) or "no parameters"
 
 
-def _machine_load() -> str:
+def machine_load() -> str:
+    """Return how busy the machine is."""
     return "load " + " ".join(f"{value:.1f}" for value in os.getloadavg())
 
 

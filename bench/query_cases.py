@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench.generate import Dataset, Stream
 
-KeyKind = Literal["person", "pair", "text", "vector", "hybrid", "day", "none"]
+KeyKind = Literal["person", "people", "hub", "acquaintance", "pair", "text", "vector", "hybrid", "day", "none"]
 GraphName = Literal["social", "items"]
 Parameters = dict[str, object]
 
 DIMENSION = 128
 # Where among all persons, ordered by how many others they know, the asked ones stand.
 _DEGREE_RANKS = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
+# How many persons are asked for where ordinary ones are meant, whoever they know.
+_PEOPLE = 32
 _TEXTS = ("quiet river", "writes letter", "graph", "early morning bridge", "every number")
 _SEED = 7
 # What an update writes: every time something else, so that no engine is spared the work.
@@ -97,6 +99,13 @@ CASES = (
         keys="person",
     ),
     Case(
+        title="one hop with node and edge property",
+        gq=_from_person("$p $e:knows $f") + " return { $f.slug, $f.name, $e.weight } }",
+        cypher="MATCH (p:Person {slug: $slug})-[e:Knows]->(f:Person) RETURN f.slug, f.name, e.weight",
+        sql='SELECT slug, name, weight FROM Knows JOIN Person ON slug = "to" WHERE "from" = $slug',
+        keys="people",
+    ),
+    Case(
         title="two hops, distinct count",
         gq=_from_person("$p knows{2,2} $f") + " return { count($f) as n } }",
         cypher=_nearest_after(2),
@@ -132,6 +141,12 @@ CASES = (
         sql='SELECT o.slug, o.name, n FROM (SELECT "to" AS slug, count(*) AS n FROM WorksAt GROUP BY 1)'
         " JOIN Organisation o USING (slug) ORDER BY n DESC, o.slug LIMIT 10",
         is_ordered=True,
+    ),
+    Case(
+        title="Knows joined with Person, grouped by country",
+        gq="query q() { match { $p: Person  $p $e:knows $f } return { $f.country as country, count($e) as n } }",
+        cypher="MATCH (:Person)-[:Knows]->(f:Person) RETURN f.country, count(*)",
+        sql='SELECT country, count(*) FROM Knows JOIN Person ON slug = "to" GROUP BY country',
     ),
     Case(
         title="whole graph: two-hop paths, linked pairs",
@@ -252,14 +267,30 @@ CASES = (
     ),
 )
 
+# Changes what other questions find, so it is asked apart from them.
+INSERT = Case(
+    title="insert an edge",
+    gq="query q($slug: String, $other: String) { insert Knows { from: $slug, to: $other, since: null, weight: 0.5 } }",
+    cypher="MATCH (a:Person {slug: $slug}), (b:Person {slug: $other})"
+    " CREATE (a)-[:Knows {weight: 0.5}]->(b) RETURN count(*)",
+    sql="INSERT INTO Knows VALUES ($slug, $other, NULL, 0.5)",
+    keys="acquaintance",
+    is_write=True,
+)
+
 
 def parameters_of(dataset: Dataset) -> dict[KeyKind, list[Parameters]]:
     """Return what every kind of question is asked for: the same for all engines."""
     vectors = np.round(Stream(_SEED).fractions(len(_TEXTS) * DIMENSION), 3).reshape(-1, DIMENSION).tolist()
     texts = [{"text": text} for text in _TEXTS]
     nearest = [{"vec": vector} for vector in vectors]
-    persons = _persons_by_degree(dataset)
+    ordered = _persons_by_degree(dataset)
+    persons = [ordered[round(rank * (len(ordered) - 1))] for rank in _DEGREE_RANKS]
+    people = [ordered[number] for number in Stream(_SEED + 2).integers(_PEOPLE, len(ordered)).tolist()]
     return {
+        "people": [{"slug": slug} for slug in people],
+        "hub": [{"slug": ordered[-1]}],
+        "acquaintance": [{"slug": one, "other": other} for one, other in zip(people, reversed(people), strict=True)],
         "person": [{"slug": slug} for slug in persons],
         "pair": [{"slug": one, "other": other} for one, other in zip(persons, reversed(persons), strict=True)],
         "day": [{"day": day} for day in _DAYS],
@@ -286,8 +317,7 @@ def make_items(count: int) -> pa.Table:
 
 
 def _persons_by_degree(dataset: Dataset) -> list[str]:
-    knows = next(path for path in dataset.parquet if path.stem == "Knows")
-    counts = pq.read_table(knows, columns=["from"]).group_by("from").aggregate([("from", "count")])
-    ordered = counts.sort_by([("from_count", "ascending"), ("from", "ascending")]).column("from")
-    last = len(ordered) - 1
-    return [ordered[round(rank * last)].as_py() for rank in _DEGREE_RANKS]
+    """Return everybody who knows somebody, by how many."""
+    counts = pq.read_table(dataset.table("Knows"), columns=["from"]).group_by("from").aggregate([("from", "count")])
+    ordered: list[str] = counts.sort_by([("from_count", "ascending"), ("from", "ascending")]).column("from").to_pylist()
+    return ordered

@@ -3,15 +3,38 @@
 ``omnigraph.init`` creates a graph, ``omnigraph.open`` opens one; everything else is a method of what they return.
 """
 
-# The names of the list below come from the star, which the linter does not follow.
-# ruff: noqa: F405
-
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.errors import OmnigraphError
-    from omnigraph.graph import *  # noqa: F403 - for type checkers alone, who know what it brings
+    from omnigraph.client.settings import ClientSettings as ClientSettings
+    from omnigraph.engine.embedding.settings import EmbeddingSettings as EmbeddingSettings
+    from omnigraph.engine.export.options import ExportSettings as ExportSettings
+    from omnigraph.engine.external_blobs import ExternalBlobs as ExternalBlobs
+    from omnigraph.engine.infer.propose import SchemaProposal as SchemaProposal
+    from omnigraph.engine.load.options import LoadSettings as LoadSettings
+    from omnigraph.engine.load.sources.dialect import Dialect as Dialect
+    from omnigraph.engine.load.sources.source import Source as Source
+    from omnigraph.engine.maintenance.auto import MaintenanceSettings as MaintenanceSettings
+    from omnigraph.engine.query.options import QueryOptions as QueryOptions
+    from omnigraph.engine.results.result import Result as Result
+    from omnigraph.errors.base import OmnigraphError as OmnigraphError
+    from omnigraph.graph.branch import Branch as Branch
+    from omnigraph.graph.diff import Diff as Diff
+    from omnigraph.graph.diff import Log as Log
+    from omnigraph.graph.feed import Feed as Feed
+    from omnigraph.graph.graph import Graph as Graph
+    from omnigraph.graph.graph import init as init
+    from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it
+    from omnigraph.graph.infer import infer_schema as infer_schema
+    from omnigraph.graph.proposals import Proposal as Proposal
+    from omnigraph.graph.schema import Schema as Schema
+    from omnigraph.graph.state import Snapshot as Snapshot
+    from omnigraph.graph.transaction import Transaction as Transaction
+    from omnigraph.history.feed.tokens import PageLimits as PageLimits
+    from omnigraph.txn.manifest.rows import Commit as Commit
+    from omnigraph.txn.settings import TxnSettings as TxnSettings
 
 __version__ = "0.1.0"
 
@@ -46,11 +69,48 @@ __all__ = [
     "open",
 ]
 
+# Where each of them is defined: asking for one loads no other, and importing the package stays instant.
+__homes__ = {
+    "Branch": "graph.branch",
+    "ClientSettings": "client.settings",
+    "Commit": "txn.manifest.rows",
+    "Dialect": "engine.load.sources.dialect",
+    "Diff": "graph.diff",
+    "EmbeddingSettings": "engine.embedding.settings",
+    "ExportSettings": "engine.export.options",
+    "ExternalBlobs": "engine.external_blobs",
+    "Feed": "graph.feed",
+    "Graph": "graph.graph",
+    "LoadSettings": "engine.load.options",
+    "Log": "graph.diff",
+    "MaintenanceSettings": "engine.maintenance.auto",
+    "OmnigraphError": "errors.base",
+    "PageLimits": "history.feed.tokens",
+    "Proposal": "graph.proposals",
+    "QueryOptions": "engine.query.options",
+    "Result": "engine.results.result",
+    "Schema": "graph.schema",
+    "SchemaProposal": "engine.infer.propose",
+    "Snapshot": "graph.state",
+    "Source": "engine.load.sources.source",
+    "Transaction": "graph.transaction",
+    "TxnSettings": "txn.settings",
+    "infer_schema": "graph.infer",
+    "init": "graph.graph",
+    "open": "graph.graph",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # What people hold needs Arrow and Lance, and importing the package has to stay instant.
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{'errors' if name.endswith('Error') else 'graph'}"), name)
+    if name in __homes__:
+        # Modules stay: looking through all that a process holds for garbage would free nothing, and take long.
+        was_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return getattr(import_module(f"{__name__}.{__homes__[name]}"), name)
+        finally:
+            if was_collecting:
+                gc.enable()
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 

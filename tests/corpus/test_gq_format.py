@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
+from omnigraph.lang.gq.format import format_queries
 from tests.corpus.cases import Case, load_cases
 
 CASES = load_cases(Path(__file__).parent / "gq-format")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.ir import RULES, SchemaSource, lint_queries
-from omnigraph.ir.lint import CODES
+from omnigraph.ir import RULES
+from omnigraph.ir.lint import CODES, SchemaSource, lint_queries
 from tests.corpus.cases import Case, load_cases
 from tests.corpus.schemas import case_catalog
 

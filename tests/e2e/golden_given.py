@@ -169,6 +169,15 @@ def _drifted(folder: Path) -> None:
     lance.dataset(str(_table(folder))).delete("name = 'Bob'")
 
 
+def _torn(folder: Path) -> None:
+    """People, and a projection of them of which only the beginning was written."""
+    _people(folder)
+    place = next((folder / "g" / "nodes").iterdir()).relative_to(folder / "g")
+    projection = folder / "g" / "__projections" / place / "keys..0123abcd-0123456789abcdef.arrays"
+    projection.parent.mkdir(parents=True)
+    projection.write_bytes(b"OMNIPROJ")
+
+
 def _damaged(folder: Path) -> None:
     """People whose rows are lost."""
     _people(folder)
@@ -201,6 +210,7 @@ def _operator(folder: Path) -> None:
 _GRAPHS: dict[str, Callable[[Path], None]] = {
     "files": _nothing,
     "people": _people,
+    "torn": _torn,
     "changed": _changed,
     "followed": _followed,
     "branched": _branched,

@@ -29,7 +29,7 @@ def test_a_graph_is_looked_at_optimized_and_cleaned(graph: Path):
     assert looked["advice"][0] == "run optimize to read node:Person faster"
     assert (looked["datasets"][0]["rows"], looked["datasets"][0]["fragments"]) == (4, 4)
     done = omnigraph("optimize", "g", cwd=graph)
-    assert done.out == "node:Person: 4 fragments became 1, built 3 indexes on id, name\n1 commit\n"
+    assert done.out == "node:Person: 4 fragments became 1, built 2 indexes on id, name\n1 commit\n"
     assert done.err == "omnigraph optimize → g (direct, local)\n"
     said = omnigraph("cleanup", "g", "--keep", "1", "--older-than", "0s", "--json", cwd=graph)
     went = json.loads(omnigraph("cleanup", "g", "--keep", "1", "--confirm", "--quiet", "--json", cwd=graph).out)
@@ -41,16 +41,26 @@ def test_a_graph_is_looked_at_optimized_and_cleaned(graph: Path):
     assert gone.code == 8
 
 
-def test_optimize_names_the_indexes_that_are_still_to_come(tmp_path: Path):
-    create_graph(tmp_path / "g", "node Face { name: String @key  seen: Vector(8)? @index }\n")
-    with open_session(tmp_path / "g") as session:
-        session.mutate('query a() { insert Face { name: "Ada" } }')
-    done = omnigraph("optimize", "g", "--quiet", cwd=tmp_path)
-    assert done.out.splitlines()[0].endswith("index on seen pending (no vectors)")
-    assert omnigraph("optimize", "g", "--quiet", cwd=tmp_path).out.splitlines() == [
-        "node:Face: index on seen pending (no vectors)",
-        "nothing to do",
-    ]
+def test_projections_are_built_by_a_large_load_or_by_optimize_and_shown(tmp_path: Path):
+    create_graph(tmp_path / "g", "node Person { name: String @key }\nedge Knows: Person -> Person {}\n")
+    count = 1 << 16
+    (tmp_path / "Person.csv").write_text("name\n" + "".join(f"p{number}\n" for number in range(300)))
+    ends = (f"p{number % 300},p{number // 300}\n" for number in range(count))
+    (tmp_path / "Knows.csv").write_text("from,to\n" + "".join(ends))
+    load = ["load", "g", "--data", "Person.csv", "--data", "Knows.csv", "--engine", "local", "--quiet"]
+    first = omnigraph(*load, "--mode", "append", "--no-projections", cwd=tmp_path)
+    assert (first.code, len(first.out.splitlines())) == (0, 1)
+    assert "  projection adjacency-out: not built" in omnigraph("status", "g", cwd=tmp_path).out.splitlines()
+    built = json.loads(omnigraph("optimize", "g", "--quiet", "--json", cwd=tmp_path).out)
+    (edges,) = (one["projections"] for one in built["datasets"] if one["type_key"] == "edge:Knows")
+    made = [(one["kind"], one["rows"], one["error"]) for one in edges if one["kind"].startswith("adjacency")]
+    assert made == [("adjacency-out", count, None), ("adjacency-in", count, None)]
+    shown = json.loads(omnigraph("status", "g", "--json", cwd=tmp_path).out)
+    (edges,) = (one["projections"] for one in shown["datasets"] if one["type_key"] == "edge:Knows")
+    assert {(one["built"], one["covered_share"], one["stale"]) for one in edges} == {(True, 1.0, False)}
+    assert shown["projection_bytes"] >= sum(one["bytes"] for one in edges) > count
+    again = omnigraph(*load, "--mode", "overwrite", "--yes", cwd=tmp_path).out
+    assert f"edge:Knows: built projection adjacency-in ({count} rows" in again
 
 
 @pytest.mark.parametrize(

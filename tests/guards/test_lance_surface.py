@@ -7,6 +7,7 @@ it names, before changing anything. All of them stand in one file, so that one l
 import json
 import uuid
 from decimal import Decimal
+from types import SimpleNamespace
 
 import lance
 import obstore
@@ -23,6 +24,7 @@ from lance.schema import LanceSchema
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.store import transactions
+from omnigraph.store.tables.row_ids import row_id_run
 from omnigraph.store.translate import FaultKind, fault_of
 
 SCHEMA = pa.schema(
@@ -578,6 +580,38 @@ def test_reading_by_row_id_omits_unknown_ids(place):
     """``PinnedTable.take``, an unstable interface."""
     base = place.create(rows("a", "b"))
     assert base._take_rows([1, 99], columns=["_rowid", "id"]).to_pydict() == {"_rowid": [1], "id": ["b"]}
+
+
+def test_reading_by_row_id_keeps_the_order_and_shows_where_a_row_is_now(place):
+    """``lookup.py``: a row that was deleted or written anew must not pass for the one at its old place."""
+    base = place.create(rows("a", "b", "c", "d"))
+    first = base.get_fragment(0).delete_rows([1, 2])
+    [new] = write_fragments(rows("b", n=1), base, schema=SCHEMA)
+    new.row_id_meta = RowIdSequence([1]).to_inline_metadata()
+    changed = commit(base, update(base, [new], updated=[first]))
+    names = ["_rowid", "_rowaddr", "id"]
+    assert changed._take_rows([3, 1, 2, 0], columns=names).to_pydict() == {
+        "_rowid": [3, 1, 0],
+        "_rowaddr": [3, 1 << 32, 0],
+        "id": ["d", "b", "a"],
+    }
+
+
+def test_a_scan_shows_deleted_rows_at_their_places_when_it_is_asked_to(place):
+    """``keys.py``: keys have the ids of deleted rows, too."""
+    base = place.create(rows("a", "b", "c", "d"))
+    changed = commit(base, update(base, updated=[base.get_fragment(0).delete_rows([0, 2])]))
+    scanner = changed.scanner(columns=["id"], with_row_id=True, include_deleted_rows=True)
+    assert scanner.to_table()["id"].to_pylist() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("row_ids", [[0], [5, 6, 7], [300, 301], [4, 6], [9, 3, 1], list(range(0, 900, 3))])
+def test_row_ids_that_are_one_range_are_written_as_its_ends(row_ids):
+    """``row_ids.py`` counts them and lists any others."""
+    meta = RowIdSequence(row_ids).to_inline_metadata()
+    described = SimpleNamespace(row_id_meta=meta, physical_rows=len(row_ids))
+    is_range = row_ids == list(range(row_ids[0], row_ids[-1] + 1))
+    assert row_id_run(described) == (row_ids[0] if is_range else None)
 
 
 def test_manifests_are_named_so_that_the_newest_comes_first(place):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import omnigraph
 from tests.guards.fresh import command, modules_after
 from tests.session_graph import create_graph
 
@@ -33,6 +34,24 @@ UNUSED_BY_READS = {
     *("omnigraph.engine.mutate", "omnigraph.engine.load", "omnigraph.engine.export", "omnigraph.engine.schema"),
     *("omnigraph.engine.constraints", "omnigraph.engine.maintenance.optimize", "omnigraph.engine.results.drawing"),
 }
+# What a program that opens a graph and reads has no use for either: beside it, what the objects it holds could do.
+UNUSED_BY_PROGRAMS = {
+    *(UNUSED_BY_READS - {"omnigraph.graph"}),
+    *("yaml", "email", "fastapi", "uvicorn", "pydantic", "omnigraph.cli", "omnigraph.server", "omnigraph.pipelines"),
+    *("omnigraph.aio", "omnigraph.client._sync", "omnigraph.engine.infer", "omnigraph.engine.algorithms"),
+    *("omnigraph.engine.embedding.providers", "omnigraph.engine.embedding.http", "omnigraph.engine.external_blobs"),
+    *("omnigraph.lang.pg", "omnigraph.lang.gq.format", "omnigraph.ir.lint", "omnigraph.catalog.compile"),
+    *("omnigraph.graph.algorithms", "omnigraph.graph.diff", "omnigraph.graph.feed", "omnigraph.graph.proposals"),
+    *(
+        "omnigraph.graph.schema",
+        "omnigraph.graph.transaction",
+        "omnigraph.graph.load_arguments",
+        "omnigraph.graph.infer",
+    ),
+}
+# How many modules of ours a process may hold once it has opened a graph and read from it. Whoever raises it says why a
+# read needs more.
+MOST_MODULES = 290
 UNUSED_BY_ARGUMENTS = {
     *UNUSED_BY_READS,
     *("pyarrow", "numpy", "lance", "obstore", "lark", "msgspec"),
@@ -66,6 +85,40 @@ def test_a_point_query_loads_nothing_that_it_has_no_use_for(tmp_path):
     loaded = modules_after(checked)
     assert "lance" in loaded
     assert loaded & UNUSED_BY_READS == set()
+
+
+def test_a_program_that_opens_a_graph_and_reads_loads_nothing_that_it_has_no_use_for(tmp_path):
+    create_graph(tmp_path / "g", SCHEMA, SEED)
+    libraries = modules_after("import numpy, pyarrow.compute, pyarrow.dataset, lance")
+    opening = f"import omnigraph\ngraph = omnigraph.open({str(tmp_path / 'g')!r})"
+    reading = f"assert [dict(row) for row in graph.query({POINT!r}).rows()] == [{{'p.age': 36}}]"
+    loaded = modules_after(f"{opening}\n{reading}")
+    # Lance loads some of them itself.
+    assert (loaded - libraries) & UNUSED_BY_PROGRAMS == set()
+    assert len({name for name in loaded if name.split(".")[0] == "omnigraph"}) <= MOST_MODULES
+
+
+def test_asking_for_one_name_of_the_package_loads_no_other():
+    loaded = modules_after("import omnigraph\nomnigraph.QueryOptions, omnigraph.TxnSettings, omnigraph.OmnigraphError")
+    assert loaded & {"omnigraph.graph", "omnigraph.engine.load", "omnigraph.history"} == set()
+
+
+def test_loading_leaves_the_collector_as_it_was():
+    code = """
+import gc, omnigraph
+omnigraph.QueryOptions
+assert gc.isenabled()
+gc.disable()
+omnigraph.TxnSettings
+assert not gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_every_exported_name_is_found_where_it_is_said_to_be():
+    assert set(omnigraph.__homes__) == set(omnigraph.__all__) - {"__version__"}
+    for name, home in omnigraph.__homes__.items():
+        assert getattr(omnigraph, name).__module__ == f"omnigraph.{home}"
 
 
 def test_pandas_that_was_passed_over_is_there_for_those_who_need_it():

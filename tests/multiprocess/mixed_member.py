@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import Effect, OmnigraphError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from tests.multiprocess.journal import Journal, read_journal
 from tests.multiprocess.mixed_content import Change, Content
 

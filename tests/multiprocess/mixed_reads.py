@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.graph.state import State
 from omnigraph.history.diff.change import EntityChange
 from tests.multiprocess.mixed_content import Content, read_lines

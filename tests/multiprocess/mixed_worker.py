@@ -20,7 +20,7 @@ import omnigraph
 from omnigraph.engine.maintenance import cleanup as cleaning
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from tests.multiprocess import mixed_reads as reads
 from tests.multiprocess import mixed_writes as writes
 from tests.multiprocess.ground import Ground

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.graph import Branch, Graph
+from omnigraph.graph.branch import Branch
+from omnigraph.graph.graph import Graph
 from tests.multiprocess.mixed_content import SHARED, Change, to_lines
 from tests.multiprocess.mixed_member import MAIN, Member, OwnBranch
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 
 from omnigraph.errors import DiagnosticError, OmnigraphError
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
+from omnigraph.lang.gq.format import format_queries
 from tests.corpus.cases import load_cases
 from tests.prop.mutate import fuzz_rounds, mutate
 

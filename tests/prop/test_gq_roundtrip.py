@@ -8,8 +8,9 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import QueryFile
+from omnigraph.lang.gq.format import format_queries
 from tests.prop.strategies_gq import comment_texts, query_files
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import QuerySyntaxError
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import QueryFile
-from omnigraph.lang.gq.format import MAX_COLUMNS
+from omnigraph.lang.gq.format import MAX_COLUMNS, format_queries
 from tests.gq_texts import Tokens, commented, first_edition, joined, second_edition
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"

@@ -6,11 +6,13 @@ import shutil
 
 import pytest
 
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.spark.maintenance import ExecutorMaintenance, OptimizeStep, optimize_on_spark
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.store.tables.pinned import Search
 from tests.session_graph import add_rows, create_graph, open_session, read_graph
+from tests.unit.engine.maintenance.fake_projections import FakeBuilders
 
 SCHEMA = """
 node Person {
@@ -62,7 +64,6 @@ def answers(session):
     ids = table.read(["id"])["id"]
     return {
         "words": sorted(words["name"].to_pylist()),
-        "scores": sorted(words["_score"].to_pylist()),
         "near": near["name"].to_pylist(),
         "ids": sorted(table.lookup(ids.to_pylist(), ())["id"].to_pylist()),
         "indexes": {index.name: (index.kind, len(index.fragment_ids)) for index in table.indexes()},
@@ -85,7 +86,7 @@ def test_executors_optimize_a_graph_as_this_process_would(spark, tmp_path):
         assert answers(session)["words"] == ["p1", "p3", "p5"]
         assert {commit.actor for commit in done.commits} == {"caretaker"}
         assert optimize_on_spark(session, spark=spark).commits == ()
-    assert [(step.doing, step.pieces) for step in steps if step.is_done] == [("compact", 1), ("index", 6)]
+    assert [(step.doing, step.pieces) for step in steps if step.is_done] == [("compact", 1), ("index", 3)]
 
 
 def test_an_index_built_in_pieces_answers_like_one_that_is_whole(tmp_path):
@@ -98,9 +99,27 @@ def test_an_index_built_in_pieces_answers_like_one_that_is_whole(tmp_path):
         session.optimize(runner=runner, policy=CompactionPolicy(target_rows=1))
         found, whole = answers(session), answers(embedded)
         table = session.snapshot().table("node:Person")
-        assert {len(index.segments) for index in table.indexes()} == {1, 2, 3}
-        assert found["scores"] == whole["scores"]
+        assert {len(index.segments) for index in table.indexes()} == {3}
         assert (found["words"], found["near"], found["ids"]) == (whole["words"], whole["near"], whole["ids"])
+
+
+def test_projections_are_built_where_the_tasks_run(tmp_path, monkeypatch):
+    fake = FakeBuilders().install(monkeypatch, "keys", "text")
+    root, steps = grown_graph(tmp_path / "graph"), list[OptimizeStep]()
+    with open_session(root, maintenance=MaintenanceSettings(projection_rows=1, auto_every=0)) as session:
+        runner = ExecutorMaintenance(session.store.storage, InProcessRunner(), progress=steps.append)
+        done = session.optimize(runner=runner)
+        built = [(one.kind, one.prop, one.rows) for table in done.tables for one in table.projections]
+        assert built == [("keys", "", LAST), ("text", "bio", LAST)]
+        assert ("project", 2) in [(step.doing, step.pieces) for step in steps if step.is_done]
+        assert all(not one.is_stale for table in session.status().tables for one in table.projections)
+        fake.fails = OSError(28, "No space left on device")
+        for path in (root / "__projections").rglob("*.arrays"):
+            path.unlink()
+        failed = session.optimize(runner=runner)
+        assert {one.error for table in failed.tables for one in table.projections} == {
+            "[Errno 28] No space left on device"
+        }
 
 
 def test_writers_beside_the_executors_lose_nothing(spark, tmp_path):

@@ -9,16 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.aio.deciding import execute_decided
-from omnigraph.aio.diff import Baseline, Log
-from omnigraph.aio.feed import Feed
 from omnigraph.aio.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.aio.writing import WriteVerbs
 from omnigraph.errors import MAX_CONFLICTS
 from omnigraph.graph.sources import moment_text
-from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.apply import ApplyResult
-from omnigraph.history.feed.batch import FeedBatch, whole_commits
-from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,
@@ -40,11 +34,15 @@ from omnigraph.values import check_instance, check_text
 
 if TYPE_CHECKING:
     from omnigraph.aio.deciding import Resolve
+    from omnigraph.aio.diff import Baseline, Log
+    from omnigraph.aio.feed import Feed
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
-    from omnigraph.history.feed.apply import AppliedFeed
+    from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
+    from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.reader import CommitChanges
+    from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
 
@@ -93,6 +91,8 @@ class BranchVerbs(WriteVerbs):
         Raises:
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
         """
+        from omnigraph.aio.diff import Log  # noqa: PLC0415 - a query needs none of it
+
         request = LogRequest(
             branch=self._branch,
             limit=limit,
@@ -144,6 +144,10 @@ class BranchVerbs(WriteVerbs):
             ChangeCursorError: while iterating: the token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: while iterating: the next commit cannot be told row by row.
         """
+        from omnigraph.aio.feed import Feed  # noqa: PLC0415 - a query needs none of it
+        from omnigraph.history.diff.change import ChangeFilter  # noqa: PLC0415 - see above
+        from omnigraph.history.feed.tokens import PageLimits  # noqa: PLC0415 - see above
+
         # The feed asks again and again, so that mistakes are looked for once, here.
         check_text("start", start)
         check_instance("limits", limits, PageLimits)
@@ -189,6 +193,10 @@ class BranchVerbs(WriteVerbs):
             PreconditionFailedError: this branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.aio.feed import Feed  # noqa: PLC0415 - a query needs none of it
+        from omnigraph.history.feed.apply import ApplyResult  # noqa: PLC0415 - see above
+        from omnigraph.history.feed.batch import FeedBatch, whole_commits  # noqa: PLC0415 - see above
+
         request = ApplyChangesRequest(
             batches=(), branch=self._branch, actor=actor, message=message, expected_head=expected_commit(expected_head)
         )
@@ -202,6 +210,8 @@ class BranchVerbs(WriteVerbs):
         return found
 
     async def _apply_feed(self, feed: Feed, request: ApplyChangesRequest) -> ApplyResult:
+        from omnigraph.history.feed.apply import ApplyResult  # noqa: PLC0415 - a query needs none of it
+
         source = await feed.identify()
         known = {one.source: one for one in await self.applied_feeds()}.get(source)
         if known is not None:
@@ -230,6 +240,8 @@ class BranchVerbs(WriteVerbs):
             TypeMissingError: there is no such type.
             UsageError: a kind or an operation is none.
         """
+        from omnigraph.aio.diff import Baseline  # noqa: PLC0415 - a query needs none of it
+
         return Baseline(
             await self._backend.execute(BaselineRequest(branch=self._branch, kinds=kinds, types=types, ops=ops))
         )
@@ -378,7 +390,7 @@ class BranchVerbs(WriteVerbs):
     async def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
     ) -> OptimizeResult:
-        """Compact the tables of the branch and bring their indexes up to date, beside whoever writes to it.
+        """Compact the tables of the branch and bring their indexes and projections up to date, beside all writers.
 
         Raises:
             TypeMissingError: there is no such type.

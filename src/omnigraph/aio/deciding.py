@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.errors import MergeConflictsError
-from omnigraph.history.merge.decisions import rows_decided_by, rows_of_mapping
 from omnigraph.operations.request import Request
 from omnigraph.values.checks import LARGEST, unfit
 
@@ -38,11 +37,16 @@ async def execute_decided(
         changed = replace(decided, resolve=rest, decisions=decisions, **more)
         return await backend.execute(cast("Request[Response]", changed))
 
-    if isinstance(resolve, Mapping):
-        return await execute(rest, rows_of_mapping(resolve))
-    if not callable(resolve):
+    if not callable(resolve) and not isinstance(resolve, Mapping):
         # Whether it is a word is looked at where it is executed.
         return await execute(resolve)
+    from omnigraph.history.merge.decisions import (  # noqa: PLC0415 - whoever decides nothing needs none of it
+        rows_decided_by,
+        rows_of_mapping,
+    )
+
+    if isinstance(resolve, Mapping):
+        return await execute(rest, rows_of_mapping(resolve))
     try:
         # It is asked about all of them, however many there are.
         done = await execute(None, max_conflicts=LARGEST)

@@ -22,7 +22,8 @@ from omnigraph.errors import (
     ServerUnreachableError,
     TransactionEndedError,
 )
-from omnigraph.graph.sources import LoadArgument, attachments_of, data_of, query_text, row_sources
+from omnigraph.graph.load_arguments import LoadArgument, row_sources
+from omnigraph.graph.sources import attachments_of, data_of, query_text
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Request
 from omnigraph.operations.transactions import (

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.aio.state import State, expected_commit
-from omnigraph.aio.transaction import Transaction
 from omnigraph.aio.waiting import computed
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
-from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
+from omnigraph.graph.sources import query_text, schema_text
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
 from omnigraph.operations.writes import (
@@ -26,9 +23,12 @@ from omnigraph.operations.writes import (
 from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
+    from omnigraph.aio.transaction import Transaction
     from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
+    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.graph.load_arguments import LoadArgument
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
 
@@ -184,6 +184,7 @@ class WriteVerbs(State):
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
+        projections: bool = True,
     ) -> LoadResult:
         """Read every row of files, or of what a program holds, and publish all of them as one commit, or nothing.
 
@@ -205,6 +206,8 @@ class WriteVerbs(State):
             errors_to: a file that gets every bad row.
             progress: told how far it is.
             settings: what it may use of the machine.
+            projections: after a large load, build the projections of the tables that it filled, for quick reads;
+                otherwise that is left to :meth:`optimize` and to readers.
 
         Raises:
             BadRowsError: rows cannot be read or do not fit their type.
@@ -216,6 +219,9 @@ class WriteVerbs(State):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.load.sources.memory import open_row_files  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.graph.load_arguments import row_sources  # noqa: PLC0415 - see above
+
         with open_row_files() as files:
             given = await computed(lambda: row_sources(sources, files))
             request = LoadRequest(
@@ -232,6 +238,7 @@ class WriteVerbs(State):
                 on_conflict=on_conflict,
                 errors_to=errors_to,
                 settings=settings,
+                projections=projections,
             )
             return await self._backend.execute(request, Attachments(progress=progress))
 
@@ -266,6 +273,8 @@ class WriteVerbs(State):
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
         )
+        from omnigraph.aio.transaction import Transaction  # noqa: PLC0415 - a read needs none of it
+
         return Transaction(self._backend, await self._backend.execute(request))
 
     async def run_transaction(

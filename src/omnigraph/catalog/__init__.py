@@ -25,6 +25,7 @@ from omnigraph.catalog.model import (
     RangeRule,
     Scalar,
     index_intents,
+    indexed_texts,
 )
 from omnigraph.catalog.rules import RULES
 from omnigraph.catalog.shape import describe_catalog, shape_hash
@@ -58,6 +59,7 @@ __all__ = [
     "compile_schema",
     "describe_catalog",
     "index_intents",
+    "indexed_texts",
     "shape_hash",
 ]
 

@@ -9,16 +9,18 @@ import math
 import struct
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.model import CheckRule, PropertyDef, PropertyType, RangeRule, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import ValueFormatError
-from omnigraph.lang.pg.ast import Annotation, Literal
 from omnigraph.lang.source import SourceText
 from omnigraph.values.decimals import fit_decimal, parse_decimal
 from omnigraph.values.names import enum_word
 from omnigraph.values.temporal import parse_date, parse_datetime
+
+if TYPE_CHECKING:
+    from omnigraph.lang.pg.ast import Annotation
 
 DEFAULT = "default"
 _BOUNDS = {
@@ -125,6 +127,8 @@ def _stored(kind: PropertyType, text: str) -> Any:
 
 def _is_written_as(annotation: Annotation, kind: PropertyType) -> bool:
     """Whether the literal is of the kind that the type is written with: 5 is not a text, and "5" is not a number."""
+    from omnigraph.lang.pg.ast import Literal  # noqa: PLC0415 - a graph that exists needs no schema language
+
     value = annotation.value
     if not isinstance(value, Literal):
         return kind.enum_values is not None

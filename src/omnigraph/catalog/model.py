@@ -321,10 +321,9 @@ class Catalog:
 
 
 class IndexKind(StrEnum):
-    """How an index is built: ordered, words of a text, or nearest vectors."""
+    """How an index is built: ordered, or by nearness of vectors."""
 
     BTREE = "btree"
-    FULLTEXT = "fulltext"
     VECTOR = "vector"
 
 
@@ -340,8 +339,8 @@ class IndexIntent:
 def index_intents(owner: NodeType | EdgeType) -> tuple[IndexIntent, ...]:
     """Return the wanted indexes: system columns first, then properties in column order.
 
-    Every column of a key or an ``@index`` is indexed by itself, in composite ones too. Free text gets an ordered
-    index beside its full-text one, because exact and prefix filters cannot use the latter.
+    Every column of a key or an ``@index`` is indexed by itself, in composite ones too. Vectors are compared one by one
+    and words are looked up in projections, so that neither asks for an index.
 
     Raises:
         UsageError: the type has no ids yet, so its indexes cannot be named.
@@ -363,11 +362,13 @@ def index_intents(owner: NodeType | EdgeType) -> tuple[IndexIntent, ...]:
 
 
 def _kinds(kind: PropertyType) -> Iterator[IndexKind]:
-    if kind.is_list or kind.scalar is Scalar.BLOB:
-        return
-    if kind.is_vector:
-        yield IndexKind.VECTOR
-        return
-    yield IndexKind.BTREE
-    if kind.is_text and kind.enum_values is None:
-        yield IndexKind.FULLTEXT
+    if not (kind.is_list or kind.is_vector or kind.scalar is Scalar.BLOB):
+        yield IndexKind.BTREE
+
+
+def indexed_texts(owner: NodeType | EdgeType) -> tuple[PropertyDef, ...]:
+    """Return the properties of free text that ``@index`` names, in column order: those whose words are looked for."""
+    wanted = set[str]().union(*owner.indexes)
+    return tuple(
+        prop for prop in owner.properties if prop.name in wanted and prop.type.is_text and prop.type.enum_values is None
+    )

@@ -174,7 +174,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "lint": ("graph.lint:lint_app", "Check a schema, and queries against it."),
         "serve": ("graph.serve:app", "Serve a graph over HTTP."),
         "pipeline": ("pipeline.group:app", "Declare, check and run pipelines that fill a graph."),
-        "optimize": ("graph.maintenance:optimize_app", "Compact tables and bring indexes up to date."),
+        "optimize": ("graph.maintenance:optimize_app", "Compact tables and bring indexes and projections up to date."),
         "cleanup": ("graph.maintenance:cleanup_app", "Reclaim the storage of old states."),
         "status": ("graph.maintenance:status_app", "Show the health of a graph, with advice."),
         "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),

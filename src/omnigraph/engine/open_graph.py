@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,6 +12,7 @@ from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.maintenance.auto import AutoMaintenance, MaintenanceSettings
 from omnigraph.engine.query.runner import QueryRunner
+from omnigraph.errors import OmnigraphError
 from omnigraph.ir import PlanCache
 from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
@@ -21,6 +23,7 @@ from omnigraph.values import MAIN, BranchName
 
 if TYPE_CHECKING:
     from omnigraph.engine.external_blobs import ExternalBlobs
+    from omnigraph.engine.maintenance.outcomes import ProjectionFigures
     from omnigraph.engine.transaction import GraphTransaction
 
 
@@ -80,6 +83,8 @@ class OpenGraph:
         self.reads = QueryRunner(store, runtime, self.catalogs, self.plans, self.embedder)
         # The open transactions, by the names that their callers know them by.
         self.transactions: dict[str, GraphTransaction] = {}
+        # What monitoring shows of projections: as they were when this process last looked at them.
+        self.projection_figures: ProjectionFigures | None = None
         self._auto_maintenance = AutoMaintenance(self._maintain, self.maintenance.auto_every, runtime.clock)
         store.stores.listeners.append(self._auto_maintenance.note)
 
@@ -150,6 +155,7 @@ class OpenGraph:
 
     def _maintain(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
         """Do what little a background thread may do about a branch."""
+        from omnigraph.engine.maintenance.building import ProjectionBounds  # noqa: PLC0415 - a read needs none of it
         from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
         from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
         from omnigraph.store.staging.compaction import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
@@ -160,5 +166,22 @@ class OpenGraph:
             self.catalogs.get,
             LocalRunner(self.store.storage, 1),
             policy=CompactionPolicy(max_rows=self.maintenance.auto_max_rows),
+            projections=ProjectionBounds(
+                least_rows=self.maintenance.projection_rows, most_rows=self.maintenance.auto_projection_rows
+            ),
             is_stopped=is_stopped,
         ).run()
+        self.measure_projections(branch)
+
+    def measure_projections(self, branch: BranchName) -> None:
+        """Take note of what projections take and cover; nothing is lost if that cannot be told."""
+        from omnigraph.engine.maintenance.building import (  # noqa: PLC0415 - a read needs none of it
+            ProjectionBounds,
+            measure_projections,
+        )
+
+        bounds = ProjectionBounds(least_rows=self.maintenance.projection_rows)
+        with suppress(OmnigraphError):
+            snapshot = self.store.snapshot(branch)
+            store = self.store.tables.datasets.projections
+            self.projection_figures = measure_projections(self.catalog_at(snapshot), snapshot, store, bounds)

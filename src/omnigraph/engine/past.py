@@ -21,6 +21,7 @@ from omnigraph.errors import BadValue, InternalError, QueryRuntimeError
 from omnigraph.records import record
 from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, BlobPart, Search, TableIndex
+from omnigraph.store.tables.row_ids import RowIds
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.snapshot import GraphSnapshot
 
@@ -161,6 +162,10 @@ class ReadTable(Table):
         extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
         found = self._stored.lookup(ids, self._origins(extra))
         return self._reading.show(found, [KEY, ROW_ID, ROW_ADDRESS, *extra])
+
+    def key_candidates(self, entity_id: str, ids: Callable[[], pa.ChunkedArray] | None = None) -> RowIds | None:
+        """Return the row ids of the few rows that may have an id; None when the keys of the table are not known."""
+        return self._stored.key_candidates(entity_id, ids)
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Return the row id and ``columns`` of rows by row id."""

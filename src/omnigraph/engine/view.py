@@ -15,8 +15,9 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import comparable, one_array, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.records import record
+from omnigraph.store.tables.lookup import filter_stream
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.store.tables.table import Table, filter_stream
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import (
     Compaction,
     IndexBuilds,

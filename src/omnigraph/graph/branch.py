@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import MAX_CONFLICTS
 from omnigraph.graph.deciding import execute_decided
-from omnigraph.graph.diff import Baseline, Log
-from omnigraph.graph.feed import Feed
 from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.graph.writing import WriteVerbs
-from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.apply import ApplyResult
-from omnigraph.history.feed.batch import FeedBatch, whole_commits
-from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,
@@ -42,8 +36,12 @@ if TYPE_CHECKING:
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
     from omnigraph.graph.deciding import Resolve
-    from omnigraph.history.feed.apply import AppliedFeed
+    from omnigraph.graph.diff import Baseline, Log
+    from omnigraph.graph.feed import Feed
+    from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
+    from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.reader import CommitChanges
+    from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
 
@@ -92,6 +90,8 @@ class BranchVerbs(WriteVerbs):
         Raises:
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
         """
+        from omnigraph.graph.diff import Log  # noqa: PLC0415 - a query needs none of it
+
         request = LogRequest(
             branch=self._branch,
             limit=limit,
@@ -143,6 +143,10 @@ class BranchVerbs(WriteVerbs):
             ChangeCursorError: while iterating: the token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: while iterating: the next commit cannot be told row by row.
         """
+        from omnigraph.graph.feed import Feed  # noqa: PLC0415 - a query needs none of it
+        from omnigraph.history.diff.change import ChangeFilter  # noqa: PLC0415 - see above
+        from omnigraph.history.feed.tokens import PageLimits  # noqa: PLC0415 - see above
+
         # The feed asks again and again, so that mistakes are looked for once, here.
         check_text("start", start)
         check_instance("limits", limits, PageLimits)
@@ -188,6 +192,10 @@ class BranchVerbs(WriteVerbs):
             PreconditionFailedError: this branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.graph.feed import Feed  # noqa: PLC0415 - a query needs none of it
+        from omnigraph.history.feed.apply import ApplyResult  # noqa: PLC0415 - see above
+        from omnigraph.history.feed.batch import FeedBatch, whole_commits  # noqa: PLC0415 - see above
+
         request = ApplyChangesRequest(
             batches=(), branch=self._branch, actor=actor, message=message, expected_head=expected_commit(expected_head)
         )
@@ -201,6 +209,8 @@ class BranchVerbs(WriteVerbs):
         return found
 
     def _apply_feed(self, feed: Feed, request: ApplyChangesRequest) -> ApplyResult:
+        from omnigraph.history.feed.apply import ApplyResult  # noqa: PLC0415 - a query needs none of it
+
         source = feed.identify()
         known = {one.source: one for one in self.applied_feeds()}.get(source)
         if known is not None:
@@ -227,6 +237,8 @@ class BranchVerbs(WriteVerbs):
             TypeMissingError: there is no such type.
             UsageError: a kind or an operation is none.
         """
+        from omnigraph.graph.diff import Baseline  # noqa: PLC0415 - a query needs none of it
+
         return Baseline(self._backend.execute(BaselineRequest(branch=self._branch, kinds=kinds, types=types, ops=ops)))
 
     def commit_changes(
@@ -373,7 +385,7 @@ class BranchVerbs(WriteVerbs):
     def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
     ) -> OptimizeResult:
-        """Compact the tables of the branch and bring their indexes up to date, beside whoever writes to it.
+        """Compact the tables of the branch and bring their indexes and projections up to date, beside all writers.
 
         Raises:
             TypeMissingError: there is no such type.

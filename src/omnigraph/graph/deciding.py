@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from omnigraph.errors import MergeConflictsError
-from omnigraph.history.merge.decisions import rows_decided_by, rows_of_mapping
 from omnigraph.operations.request import Backend, Request
 from omnigraph.values.checks import LARGEST, unfit
 
@@ -36,11 +35,16 @@ def execute_decided(
         changed = replace(decided, resolve=rest, decisions=decisions, **more)
         return backend.execute(cast("Request[Response]", changed))
 
-    if isinstance(resolve, Mapping):
-        return execute(rest, rows_of_mapping(resolve))
-    if not callable(resolve):
+    if not callable(resolve) and not isinstance(resolve, Mapping):
         # Whether it is a word is looked at where it is executed.
         return execute(resolve)
+    from omnigraph.history.merge.decisions import (  # noqa: PLC0415 - whoever decides nothing needs none of it
+        rows_decided_by,
+        rows_of_mapping,
+    )
+
+    if isinstance(resolve, Mapping):
+        return execute(rest, rows_of_mapping(resolve))
     try:
         # It is asked about all of them, however many there are.
         done = execute(None, max_conflicts=LARGEST)

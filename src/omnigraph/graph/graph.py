@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Self, get_args
 
 from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
-from omnigraph.engine.external_blobs import ExternalBlobs
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.graph.branch import Branch, BranchVerbs
 from omnigraph.graph.opening import check_server_arguments, connect, create_local, open_local, refuse_given
-from omnigraph.graph.proposals import Proposals
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
 from omnigraph.operations.history import (
@@ -34,7 +32,9 @@ from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance
 
 if TYPE_CHECKING:
+    from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.graph.proposals import Proposals
     from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
@@ -132,6 +132,8 @@ class Graph(BranchVerbs):
     @property
     def proposals(self) -> Proposals:
         """The proposals: requests to merge one branch into another."""
+        from omnigraph.graph.proposals import Proposals  # noqa: PLC0415 - a read needs none of it
+
         return Proposals(self._backend)
 
     def cleanup(
@@ -189,7 +191,7 @@ def init(
         ValueFormatError: a graph cannot live there.
     """
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
-    allowed = None if external_blobs is None else ExternalBlobs.of(external_blobs)
+    allowed = _allowed_blobs(external_blobs)
     source = schema_text(schema)
     create_local(uri, source, storage_options, actor=actor, message=message, settings=settings)
     return open(
@@ -265,7 +267,7 @@ def open(  # noqa: A001, PLR0913 - what every library of files calls it; keyword
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
-        external_blobs=None if external_blobs is None else ExternalBlobs.of(external_blobs),
+        external_blobs=_allowed_blobs(external_blobs),
         policy=policy,
         actor=actor,
     )
@@ -279,3 +281,11 @@ def _check_settings(
     check_instance("maintenance", maintenance, MaintenanceSettings)
     check_embedding(embedding)
     check_flag("group_commit", group_commit)
+
+
+def _allowed_blobs(given: ExternalBlobs | Sequence[str | Path] | None) -> ExternalBlobs | None:
+    if given is None:
+        return None
+    from omnigraph.engine.external_blobs import ExternalBlobs  # noqa: PLC0415 - few graphs allow any
+
+    return ExternalBlobs.of(given)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from omnigraph.engine.load.sources.memory import RowFiles
-from omnigraph.engine.load.sources.source import Source, reading
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 from omnigraph.operations.request import NOTHING, Attachments
 from omnigraph.records import record
-from omnigraph.values import check_instance, check_text
+from omnigraph.values import check_instance
 from omnigraph.values.temporal import format_datetime
-
-SourceArgument = str | Path | Source
-# What a load takes: files, one or several; or by type a file, a DataFrame, an Arrow table or reader, or dictionaries.
-LoadArgument = SourceArgument | Sequence[SourceArgument] | Mapping[str, Any]
 
 
 @record
@@ -52,38 +44,6 @@ def schema_text(argument: str | bytes | Path) -> NamedText:
     return _text_or_file(argument, ".pg", "<schema>")
 
 
-def load_sources(argument: SourceArgument | Sequence[SourceArgument]) -> list[Source | str]:
-    """Return the sources of a load, of which a single one needs no list around it.
-
-    Raises:
-        UsageError: something among them is no source.
-    """
-    if isinstance(argument, str | Path | Source) or not isinstance(argument, Sequence):
-        argument = [argument]
-    return [item if isinstance(item, Source) else _path_text(item) for item in argument]
-
-
-def row_sources(argument: LoadArgument, files: RowFiles) -> list[Source | str]:
-    """Return the sources of a load; rows that are in memory are laid down in ``files``.
-
-    Raises:
-        UsageError: something among them is no source, or cannot be read as rows.
-        FileAccessError: there is no space for temporary files.
-    """
-    if not isinstance(argument, Mapping):
-        return load_sources(argument)
-    found: list[Source | str] = []
-    for name, rows in argument.items():
-        check_text("type", name)
-        if isinstance(rows, Source):
-            found.append(replace(rows, type_name=name))
-        elif isinstance(rows, str | Path):
-            found.append(Source(path=str(rows), type_name=name))
-        else:
-            found.append(files.add(name, rows))
-    return found
-
-
 def moment_text(argument: str | datetime | None) -> str | None:
     """Return a moment as text; one without a time zone is in UTC."""
     if not isinstance(argument, datetime):
@@ -95,15 +55,6 @@ def moment_text(argument: str | datetime | None) -> str | None:
 def duration_s(argument: float | timedelta | None) -> float | None:
     """Return a duration in seconds."""
     return argument.total_seconds() if isinstance(argument, timedelta) else argument
-
-
-def _path_text(argument: object) -> str:
-    if isinstance(argument, str | Path):
-        return str(argument)
-    found = type(argument).__name__
-    details = BadValue(what="source", value=found, expected="a path or a Source")
-    hint = "give rows by type, as in {'Person': rows}"
-    raise UsageError(f"cannot load from a value of type {found}", details=details, hint=hint)
 
 
 def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:
@@ -119,6 +70,8 @@ def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:
 
 
 def _read(path: Path) -> NamedText:
+    from omnigraph.engine.load.sources.source import reading  # noqa: PLC0415 - most queries are texts
+
     name = str(path)
     # One byte past the limit is enough for the parser to refuse it, and an endless device still ends.
     most = MAX_SOURCE_BYTES + 1

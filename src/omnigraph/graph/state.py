@@ -7,17 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.engine.export.options import ExportFormat, ExportResult, ExportSettings
 from omnigraph.engine.query.explain import Explanation
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.engine.results.table import html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
-from omnigraph.graph.algorithms import Algorithms
 from omnigraph.graph.blobs import DEFAULT_BUFFER_BYTES, LARGEST_BUFFER_BYTES, BlobReader
-from omnigraph.graph.diff import Diff
-from omnigraph.graph.schema import Schema
 from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
@@ -37,9 +33,12 @@ from omnigraph.values import check_whole
 
 if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
-    from omnigraph.engine.export.options import ExportProgress
+    from omnigraph.engine.export.options import ExportFormat, ExportProgress, ExportResult, ExportSettings
     from omnigraph.engine.export.stream import ByteSink
     from omnigraph.engine.results.entity import Entity
+    from omnigraph.graph.algorithms import Algorithms
+    from omnigraph.graph.diff import Diff
+    from omnigraph.graph.schema import Schema
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.operations.reads import PinnedState
     from omnigraph.store.tables.pinned import BlobPart
@@ -61,12 +60,16 @@ class State:
     @property
     def schema(self) -> Schema:
         """The schema that this state follows."""
+        from omnigraph.graph.schema import Schema  # noqa: PLC0415 - a query needs none of it
+
         accepted = self._pinned().state.schema
         return Schema.of(accepted)
 
     @property
     def algorithms(self) -> Algorithms:
         """The graph algorithms, on this state."""
+        from omnigraph.graph.algorithms import Algorithms  # noqa: PLC0415 - a query needs none of it
+
         return Algorithms(self._backend, self._branch, self._at)
 
     def query(
@@ -295,6 +298,8 @@ class State:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
             UsageError: a kind or an operation is none.
         """
+        from omnigraph.graph.diff import Diff  # noqa: PLC0415 - a query needs none of it
+
         request = DiffRequest(
             before=reference_of(before),
             after=self.reference if after is None else reference_of(after),

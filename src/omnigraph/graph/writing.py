@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
-from omnigraph.engine.load.sources.memory import open_row_files
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import LoadArgument, query_text, row_sources, schema_text
+from omnigraph.graph.sources import query_text, schema_text
 from omnigraph.graph.state import State, expected_commit
-from omnigraph.graph.transaction import Transaction
 from omnigraph.graph.waiting import computed
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.transactions import BeginTransactionRequest
@@ -26,8 +23,11 @@ from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
+    from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.graph.load_arguments import LoadArgument
+    from omnigraph.graph.transaction import Transaction
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
 
@@ -183,6 +183,7 @@ class WriteVerbs(State):
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
+        projections: bool = True,
     ) -> LoadResult:
         """Read every row of files, or of what a program holds, and publish all of them as one commit, or nothing.
 
@@ -204,6 +205,8 @@ class WriteVerbs(State):
             errors_to: a file that gets every bad row.
             progress: told how far it is.
             settings: what it may use of the machine.
+            projections: after a large load, build the projections of the tables that it filled, for quick reads;
+                otherwise that is left to :meth:`optimize` and to readers.
 
         Raises:
             BadRowsError: rows cannot be read or do not fit their type.
@@ -215,6 +218,9 @@ class WriteVerbs(State):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.load.sources.memory import open_row_files  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.graph.load_arguments import row_sources  # noqa: PLC0415 - see above
+
         with open_row_files() as files:
             given = computed(lambda: row_sources(sources, files))
             request = LoadRequest(
@@ -231,6 +237,7 @@ class WriteVerbs(State):
                 on_conflict=on_conflict,
                 errors_to=errors_to,
                 settings=settings,
+                projections=projections,
             )
             return self._backend.execute(request, Attachments(progress=progress))
 
@@ -265,6 +272,8 @@ class WriteVerbs(State):
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
         )
+        from omnigraph.graph.transaction import Transaction  # noqa: PLC0415 - a read needs none of it
+
         return Transaction(self._backend, self._backend.execute(request))
 
     def run_transaction(

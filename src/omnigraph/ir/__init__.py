@@ -1,9 +1,11 @@
-"""Typed queries: checker, parameters, plans, descriptors and lint; no data is ever looked at here."""
+"""Typed queries: checker, parameters, plans and descriptors; no data is ever looked at here.
+
+What no query needs to be run is imported from its own module: ``omnigraph.ir.lint``.
+"""
 
 from omnigraph.ir.check import RULES, CheckedQuery, check_query
 from omnigraph.ir.compile import CompiledQuery, PlanCache, compile_query, expect_mutation, expect_read
 from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
-from omnigraph.ir.lint import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lower import lower_query
 from omnigraph.ir.parameters import (
     ParameterRows,
@@ -21,13 +23,11 @@ __all__ = [
     "RULES",
     "CheckedQuery",
     "CompiledQuery",
-    "LintReport",
     "OperationDescriptor",
     "ParameterRows",
     "ParameterType",
     "ParamsForm",
     "PlanCache",
-    "SchemaSource",
     "bind_parameters",
     "check_query",
     "compile_query",
@@ -38,7 +38,6 @@ __all__ = [
     "describe_operation",
     "expect_mutation",
     "expect_read",
-    "lint_queries",
     "lower_query",
     "parameter_types",
 ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @operation("optimize", Action.MAINTAIN, writes=True)
 @record
 class OptimizeRequest(Request["OptimizeResult"]):
-    """Compact the tables of a branch and bring their indexes up to date, concurrently with writes to it.
+    """Compact the tables of a branch and bring their indexes and projections up to date, beside all writers.
 
     Args:
         branch: whose tables; those that it inherits are left to the branch that owns them.

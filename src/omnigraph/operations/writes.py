@@ -98,6 +98,8 @@ class LoadRequest(Request["LoadResult"]):
         errors_to: a file that gets every bad row.
         limit: how many problems the error lists.
         settings: what it may use of the machine.
+        projections: after a large load, build the projections of the tables that it filled; otherwise that is left to
+            optimize and to readers.
     """
 
     sources: Sequence[Source | str]
@@ -114,6 +116,7 @@ class LoadRequest(Request["LoadResult"]):
     errors_to: str | Path | None = None
     limit: int = 100
     settings: LoadSettings | None = None
+    projections: bool = True
 
 
 @operation("apply_schema", Action.SCHEMA_APPLY, writes=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, is_dataclass
-from inspect import Signature, signature
+from inspect import Signature, get_annotations, signature
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -26,8 +26,9 @@ _MADE = _Made()
 def record(cls: type[C]) -> type[C]:
     """Make a class what ``dataclass(frozen=True, slots=True, kw_only=True)`` makes it."""
     own = cls.__dict__
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
-    every = fields(made)
+    parts = _parts(cls)
+    made: Any = _slotted(cls, parts)
+    every = tuple(parts.values())
     for name, method in _methods(every).items():
         is_given = name in own or (name == "__repr__" and _shows_itself(cls))
         if not is_given or (name == "__hash__" and own.get(name) is None):
@@ -36,6 +37,55 @@ def record(cls: type[C]) -> type[C]:
         made.__init__ = _first_init(made, every)
         made.__signature__ = _LateSignature()
     return cast("type[C]", made)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    part: None
+
+
+# What the library says of an ordinary part, and of a frozen class.
+_ORDINARY: Any = fields(_Sample)[0]._field_type  # type: ignore[attr-defined]  # noqa: SLF001 - the library has no other word
+_FROZEN: Any = _Sample.__dataclass_params__  # type: ignore[attr-defined]  # put there by the library
+
+
+def _parts(cls: type) -> dict[str, Field[Any]]:
+    """Return the parts of a class by name, inherited ones first, as the library would find them."""
+    found: dict[str, Field[Any]] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        found |= base.__dict__.get("__dataclass_fields__", {})
+    for name, annotation in get_annotations(cls).items():
+        # Annotations are texts in every module of this package.
+        if str(annotation).startswith(("ClassVar", "typing.ClassVar")):
+            continue
+        given = cls.__dict__.get(name, MISSING)
+        part: Any = given if isinstance(given, Field) else field(default=given)
+        if part.default.__class__.__hash__ is None:
+            msg = f"the default of part '{name}' can change: use default_factory"
+            raise ValueError(msg)
+        part.name, part.type, part.kw_only, part._field_type = name, annotation, True, _ORDINARY  # noqa: SLF001 - see above
+        found[name] = part
+    return found
+
+
+def _slotted(cls: type, parts: dict[str, Field[Any]]) -> type:
+    """Return the class with a slot for each of its own parts; defaults belong to its ``__init__`` alone."""
+    held: set[str] = set()
+    for base in cls.__mro__[1:-1]:
+        slots = base.__dict__.get("__slots__", ())
+        held.update((slots,) if isinstance(slots, str) else slots)
+    kept = {name: value for name, value in cls.__dict__.items() if name not in parts}
+    kept.pop("__dict__", None)
+    kept.pop("__weakref__", None)
+    kept |= {
+        "__slots__": tuple(name for name in parts if name not in held),
+        "__dataclass_fields__": parts,
+        "__dataclass_params__": _FROZEN,
+        "__match_args__": (),
+    }
+    made: type = type(cls)(cls.__name__, cls.__bases__, kept)
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 def _shows_itself(cls: type) -> bool:

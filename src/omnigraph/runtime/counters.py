@@ -85,6 +85,12 @@ class Counters:
                 self._bytes_written += cost.bytes_written
             self._serial_stages += max((cost.serial_stages for cost in together), default=0)
 
+    @property
+    def total_calls(self) -> int:
+        """How many calls were counted until this moment."""
+        with self._lock:
+            return sum(self._calls.values())
+
     def cost(self) -> Cost:
         """Return what was counted until this moment."""
         with self._lock:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
-from omnigraph.graph import open as open_graph
+from omnigraph.graph.graph import open as open_graph
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.engine.embedding.embedder import Embedder, Vectors
-from omnigraph.engine.embedding.providers import EmbeddingProvider
+from omnigraph.engine.embedding.provider import EmbeddingProvider
 from omnigraph.engine.embedding.rewrite import EmbedProgress, EmbedResult
 from omnigraph.engine.embedding.settings import EmbeddingSettings
 from omnigraph.engine.open_graph import OpenGraph
@@ -27,7 +27,7 @@ from omnigraph.values import MAIN, check_callable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 # Texts of one task.
 _PIECE = 256

@@ -27,7 +27,7 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 def export(

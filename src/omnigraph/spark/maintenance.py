@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from omnigraph.engine.maintenance.building import OpenTable, ProjectionJob, build_each
 from omnigraph.engine.maintenance.optimize import OptimizeResult, check_policy
+from omnigraph.engine.maintenance.outcomes import ProjectionOutcome
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
+from omnigraph.engine.maintenance.projections import Check
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.maintenance import optimize
@@ -19,13 +22,15 @@ from omnigraph.spark.sessions.sharing import session_for
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
+from omnigraph.store.tables.table import Table
 from omnigraph.values import MAIN, check_callable, checked_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 # Fewer rows are indexed sooner by one task than their segments are searched by everybody.
 _GROUP_ROWS = 1 << 20
@@ -35,7 +40,7 @@ _GROUP_ROWS = 1 << 20
 class OptimizeStep:
     """One job of an optimization, told when it begins and when it has ended: what it does, in how many pieces."""
 
-    doing: Literal["compact", "index", "merge"]
+    doing: Literal["compact", "index", "merge", "project"]
     pieces: int
     is_done: bool
 
@@ -54,7 +59,7 @@ def optimize_on_spark(
     policy: CompactionPolicy | None = None,
     progress: Progress | None = None,
 ) -> OptimizeResult:
-    """Compact the tables of a branch and bring their indexes up to date; executors do the work, beside all writers.
+    """Compact the tables of a branch and bring their indexes and projections up to date; executors do the work.
 
     Args:
         graph: the open graph.
@@ -126,6 +131,20 @@ class ExecutorMaintenance:
             for number, job in enumerate(jobs)
         ]
 
+    def project(
+        self, jobs: Sequence[ProjectionJob], open_table: OpenTable, check: Check
+    ) -> Sequence[tuple[ProjectionOutcome, ...]]:
+        """Build the projections of every job, each by one executor, which needs memory for all rows of its tables."""
+        del open_table
+        if not jobs:
+            return []
+        check(0)
+        pieces = [ProjectionPiece(storage=self._storage, job=job) for job in jobs]
+        self._tell("project", len(pieces), is_done=False)
+        built = self._runner.run(run_projection_piece, pieces, "build projections")
+        self._tell("project", len(pieces), is_done=True)
+        return built
+
     def _piece(self, job: IndexJob, work: IndexWork, group: tuple[int, ...]) -> IndexPiece:
         ticket = TableTicket(storage=self._storage, pin=job.base)
         return IndexPiece(ticket=ticket, build=work.build, fragment_ids=group, is_whole=len(work.groups) == 1)
@@ -148,7 +167,7 @@ class ExecutorMaintenance:
         self._tell("merge", len(pieces), is_done=True)
         return merged
 
-    def _tell(self, doing: Literal["compact", "index", "merge"], pieces: int, *, is_done: bool) -> None:
+    def _tell(self, doing: Literal["compact", "index", "merge", "project"], pieces: int, *, is_done: bool) -> None:
         self._progress(OptimizeStep(doing=doing, pieces=pieces, is_done=is_done))
 
 
@@ -177,6 +196,24 @@ class MergePiece:
     ticket: TableTicket
     build: IndexBuild
     segments: tuple[str, ...]
+
+
+@record
+class ProjectionPiece:
+    """One projection to build, or several that are built at once; ``storage`` is where the tables are."""
+
+    storage: Storage
+    job: ProjectionJob
+
+
+def run_projection_piece(piece: ProjectionPiece) -> tuple[ProjectionOutcome, ...]:
+    """Build the projections of a piece and say what became of them."""
+
+    def open_table(pin: TablePin) -> Table:
+        return TableTicket(storage=piece.storage, pin=pin).open()
+
+    (outcomes,) = build_each([piece.job], open_table, lambda _: None)
+    return outcomes
 
 
 def run_compaction_piece(piece: CompactionPiece) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 StreamMode = Literal["append", "merge", "apply"]
 _EVERY_TYPE = "changes"

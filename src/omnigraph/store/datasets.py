@@ -28,6 +28,7 @@ from omnigraph.store.control import ControlObjects
 from omnigraph.store.handles import SCAN_STAGES, CacheSizes, Handles, apart, metered
 from omnigraph.store.location import Storage
 from omnigraph.store.projections.files import ProjectionStore
+from omnigraph.store.projections.segments import KeyMemory
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.tail import TailCache
 from omnigraph.store.tables.writing import write_into, write_new
@@ -150,6 +151,7 @@ class DatasetStore:
         self.versions = VersionFiles(storage)
         self.tails = TailCache()
         self.projections = ProjectionStore(self.control, runtime.failpoints)
+        self.keys = KeyMemory()
         self._branches = Branches(self.handles, self.control)
 
     def create(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvicorn
 
-from omnigraph.graph import open as open_graph
+from omnigraph.graph.graph import open as open_graph
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.app import create_app

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 import omnigraph.aio.graph
-import omnigraph.graph
+import omnigraph.graph.graph
 from omnigraph.graph import opening
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.local import LocalBackend
@@ -85,6 +85,6 @@ def backend(request):
             return
         loop = Loop()
         for entrance, function in entrances(loop).items():
-            patch.setattr(omnigraph.graph, entrance, function)
+            patch.setattr(omnigraph.graph.graph, entrance, function)
         yield name
         loop.close()

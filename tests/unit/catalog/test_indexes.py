@@ -12,6 +12,7 @@ from omnigraph.catalog import (
     carry_identities,
     compile_schema,
     index_intents,
+    indexed_texts,
 )
 from omnigraph.errors import UsageError
 from omnigraph.lang.pg import parse_schema
@@ -31,10 +32,16 @@ def test_system_columns_are_always_indexed():
     assert _wanted(catalog.edges["E"]) == [("id", "btree"), ("src", "btree"), ("dst", "btree")]
 
 
-def test_free_text_is_indexed_by_words_and_by_order():
+def test_free_text_is_indexed_by_order_alone():
     node = _catalog("node A { a: String @key  b: String? @index }").nodes["A"]
-    both = [("a", "btree"), ("a", "fulltext"), ("b", "btree"), ("b", "fulltext")]
-    assert _wanted(node) == [("id", "btree"), *both]
+    assert _wanted(node) == [("id", "btree"), ("a", "btree"), ("b", "btree")]
+
+
+def test_words_are_looked_for_in_free_text_that_index_names():
+    text = "node A { k: String @key  a: String? @index  b: enum(x)? @index  c: [String]? d: I32 @index  e: String }"
+    assert [prop.name for prop in indexed_texts(_catalog(text).nodes["A"])] == ["a"]
+    edge = _catalog("node A {}  edge E: A -> A { n: String  w: F32 @index(n, w) }").edges["E"]
+    assert [prop.name for prop in indexed_texts(edge)] == ["n"]
 
 
 @pytest.mark.parametrize("kind", ["enum(x)", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime"])
@@ -43,9 +50,9 @@ def test_orderable_scalars_get_an_ordered_index(kind):
     assert _wanted(node) == [("id", "btree"), ("a", "btree")]
 
 
-def test_vectors_get_a_vector_index():
+def test_vectors_are_compared_one_by_one_and_get_no_index():
     node = _catalog("node A { v: Vector(4)? @index  w: Vector(4)? }").nodes["A"]
-    assert _wanted(node) == [("id", "btree"), ("v", "vector")]
+    assert _wanted(node) == [("id", "btree")]
 
 
 def test_composite_declarations_index_each_column_once():

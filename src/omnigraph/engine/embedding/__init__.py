@@ -1,7 +1,7 @@
 """Text into vectors: providers behind one interface, and the embedder that a graph holds."""
 
 from omnigraph.engine.embedding.embedder import Embedder
-from omnigraph.engine.embedding.providers import EmbeddingProvider, Role, check_embedding
+from omnigraph.engine.embedding.provider import EmbeddingProvider, Role, check_embedding
 from omnigraph.engine.embedding.settings import EmbeddingSettings, ProviderKind, Secret, settings_from_environment
 
 __all__ = [

@@ -10,14 +10,7 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.embedding.providers import (
-    EmbeddingProvider,
-    GeminiProvider,
-    LocalProvider,
-    MockProvider,
-    OpenAiProvider,
-    Role,
-)
+from omnigraph.engine.embedding.provider import EmbeddingProvider, Role
 from omnigraph.engine.embedding.settings import (
     EmbeddingSettings,
     missing_provider,
@@ -209,6 +202,14 @@ def build_provider(settings: EmbeddingSettings, clock: Clock) -> EmbeddingProvid
         EmbeddingSettingsError: its key is missing.
         EmbeddingLibraryError: a library that it needs is not installed.
     """
+    # Few graphs embed anything, and providers bring what talks to them.
+    from omnigraph.engine.embedding.providers import (  # noqa: PLC0415 - see above
+        GeminiProvider,
+        LocalProvider,
+        MockProvider,
+        OpenAiProvider,
+    )
+
     match settings.provider:
         case "openai-compatible" | "openai":
             return OpenAiProvider(settings, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Self, get_args
 
+from omnigraph.engine.maintenance.outcomes import ProjectionOutcome
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
@@ -171,7 +172,8 @@ class LoadResult(Printable):
     """What a load did. Counts are input rows per type; ``commit`` is None when there was nothing to write.
 
     ``changes`` says what became of the rows of a change log, and is None for other loads. ``is_repeat``: the branch had
-    this batch already, ``commit`` is the first one of it, and nothing was counted.
+    this batch already, ``commit`` is the first one of it, and nothing was counted. ``projections`` are those that were
+    built of what it filled.
     """
 
     mode: LoadMode
@@ -184,6 +186,7 @@ class LoadResult(Printable):
     cost: Cost
     changes: ChangeCounts | None = None
     is_repeat: bool = False
+    projections: tuple[ProjectionOutcome, ...] = ()
 
     @classmethod
     def repeated(cls, commit: Commit, receipt: Mapping[str, Any]) -> Self:
@@ -218,6 +221,7 @@ class LoadResult(Printable):
             yield f"  {name}: {count}"
         if self.changes is not None:
             yield f"  {self.changes}"
+        yield from (f"  {projection.table_key}: {projection}" for projection in self.projections)
 
     @property
     def reason(self) -> str:
@@ -236,6 +240,7 @@ class LoadResult(Printable):
             "commit": None if self.commit is None else self.commit.to_brief_json(),
             **({} if self.changes is None else {"changes": self.changes.to_json()}),
             **({"repeated": True} if self.is_repeat else {}),
+            **({"projections": [item.to_json() for item in self.projections]} if self.projections else {}),
         }
 
 

@@ -136,6 +136,9 @@ class MaintenanceSettings:
         auto_every: after how many commits of this process to a branch its tables are tidied up in the background;
             0 switches that off.
         auto_max_rows: leave out background work that would rewrite more rows at once.
+        projection_rows: tables with fewer rows get no projections, as they are read as quickly without.
+        auto_projection_rows: leave projections that are made from more rows to optimize.
+        load_projection_rows: a load that brings a table fewer rows leaves its projections to the others.
         unnamed_age_s: how old a file that no state names must be before a cleanup removes it; a write that takes
             longer than that from its first file to its commit has to upload again.
         settle_s: how long a cleanup waits for branches that are being made; less only where nobody makes any.
@@ -147,13 +150,17 @@ class MaintenanceSettings:
     threads: int = _DEFAULT_THREADS
     auto_every: int = _DEFAULT_EVERY
     auto_max_rows: int = 1 << 18
+    projection_rows: int = 1 << 12
+    auto_projection_rows: int = 1 << 22
+    load_projection_rows: int = 1 << 16
     unnamed_age_s: float = 7 * 86400.0
     settle_s: float = SETTLE_S
 
     def __post_init__(self) -> None:
         check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
         check_whole("auto_every", self.auto_every)
-        check_whole("auto_max_rows", self.auto_max_rows)
+        for name in ("auto_max_rows", "projection_rows", "auto_projection_rows", "load_projection_rows"):
+            check_whole(name, getattr(self, name))
         check_number("unnamed_age_s", self.unnamed_age_s, most=_LONGEST_S)
         check_number("settle_s", self.settle_s, most=_LONGEST_S)
 

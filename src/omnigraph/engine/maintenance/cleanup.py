@@ -18,6 +18,7 @@ import msgspec
 
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.garbage import Ages, Garbage, NeedsReader, Survey, find_garbage
+from omnigraph.engine.maintenance.projection_garbage import find_unused_projections
 from omnigraph.engine.maintenance.retention import KeptVersions, LineHistory, Retention, decide_kept, read_histories
 from omnigraph.errors import (
     BranchMissingError,
@@ -33,6 +34,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
+from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.store.sequence_runs import SEQUENCES_PREFIX, run_key
 from omnigraph.txn.branches.incarnation import BranchIncarnation
@@ -231,6 +233,7 @@ class Cleanup:
         runs_left = (item for item in inventory.below(SEQUENCES_PREFIX) if item.key not in named)
         old += [item for item in runs_left if _is_old([item], ages)]
         old += [item for item in _unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
+        old += find_unused_projections(self._store.tables.datasets.projections, inventory, survey, ages)
         for item in old:
             folder = item.key.partition("/")[0]
             found.setdefault(folder, Garbage(location=folder)).files.append(item)
@@ -266,6 +269,9 @@ class Cleanup:
                 except OmnigraphError as error:
                     errors[location] = error.message
                 self._store.tables.forget(location)
+                if location == PROJECTIONS_PREFIX:
+                    for key in keys:
+                        self._store.tables.datasets.projections.forget(key)
                 self._world.failpoints.hit("engine.cleanup.after_removal")
         return errors
 

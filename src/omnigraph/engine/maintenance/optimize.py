@@ -1,4 +1,4 @@
-"""Optimizing a branch: fewer and larger fragments, indexes that cover every row; no answer changes by it.
+"""Optimizing a branch: fewer and larger fragments, indexes and projections of all rows; no answer changes by it.
 
 The work is done beside writers: files are written first, on the state that was planned upon, and only their publish
 needs the branch. A table whose fragments were changed meanwhile is planned again; what was done for the others stands.
@@ -7,11 +7,19 @@ All tables are published in one commit: each step is worked out on a detached ve
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog import Catalog
+from omnigraph.engine.maintenance.building import (
+    BuildStopped,
+    ProjectionBounds,
+    plan_projections,
+    stopping,
+)
+from omnigraph.engine.maintenance.outcomes import ProjectionOutcome
 from omnigraph.engine.maintenance.planning import (
     IndexJob,
     IndexOutcome,
@@ -22,13 +30,20 @@ from omnigraph.engine.maintenance.planning import (
     plan_table_indexes,
     reason_to_skip,
     tables_of,
+    unused_indexes,
     wanted_indexes,
 )
-from omnigraph.errors import ExpectedVersionMismatchError, SchemaMovedError, TableMovedError, WriteSweptError
+from omnigraph.errors import (
+    ExpectedVersionMismatchError,
+    OmnigraphError,
+    SchemaMovedError,
+    TableMovedError,
+    WriteSweptError,
+)
 from omnigraph.records import record
 from omnigraph.store.staging import CompactedFragments, TableStep
 from omnigraph.store.staging.compaction import CompactionPolicy, is_worth_compacting, number_compacted
-from omnigraph.store.staging.indexes import segments_of
+from omnigraph.store.staging.indexes import dropped_segments, segments_of
 from omnigraph.store.staging.steps import DetachedVersion, check_unmoved, detach, discard
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableSteps
@@ -39,6 +54,8 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
+
+_log = logging.getLogger(__name__)
 
 MANIFEST_KEY = "__manifest"
 # An index that covers every row, be there none, is nothing that anybody waits for.
@@ -61,6 +78,7 @@ class OptimizedTable:
     fragments_removed: int = 0
     fragments_added: int = 0
     indexes: tuple[IndexOutcome, ...] = ()
+    projections: tuple[ProjectionOutcome, ...] = ()
     skipped: SkipReason | None = None
     published_version: int
     head_version: int
@@ -89,6 +107,7 @@ class OptimizedTable:
                 if item.action != "skipped"
             ],
             "pending_indexes": [{"property": item.column, "reason": item.reason} for item in self.pending_indexes],
+            "projections": [item.to_json() for item in self.projections],
         }
 
     def __str__(self) -> str:
@@ -108,9 +127,14 @@ class OptimizedTable:
             if columns:
                 indexes = counted(len(columns), "index", "indexes")
                 yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
+        unused = [index.column for index in made if index.action == "removed"]
+        if unused:
+            indexes = counted(len(unused), "unused index", "unused indexes")
+            yield f"removed {indexes} on {', '.join(dict.fromkeys(unused))}"
         for index in self.pending_indexes:
             yield f"index on {index.column} pending ({index.reason})"
-        if not self.fragments_removed and not made and not self.pending_indexes:
+        yield from map(str, self.projections)
+        if not self.fragments_removed and not made and not self.pending_indexes and not self.projections:
             yield "up to date"
 
 
@@ -133,7 +157,11 @@ class OptimizeResult(Printable):
     def lines(self) -> Iterator[str]:
         """Yield what was done to each table, and how many commits that took."""
         yield from (str(table) for table in self.tables if table.table_key != MANIFEST_KEY)
-        yield counted(len(self.commits), "commit") if self.commits else "nothing to do"
+        if self.commits:
+            yield counted(len(self.commits), "commit")
+        else:
+            # Projections are derived from what is published, and so belong to no commit.
+            yield "no commit" if any(table.projections for table in self.tables) else "nothing to do"
 
 
 @dataclass
@@ -157,6 +185,7 @@ class _Progress:
     removed: int = 0
     added: int = 0
     indexes: dict[str, IndexOutcome] = field(default_factory=dict)
+    projections: list[ProjectionOutcome] = field(default_factory=list)
     skipped: SkipReason | None = None
     attempts: int = 0
     has_committed: bool = False
@@ -177,7 +206,10 @@ def check_policy(policy: object) -> None:
 
 
 class Optimization:
-    """One run over the tables of a branch."""
+    """One run over the tables of a branch.
+
+    ``projections`` says which tables get projections once all else is published; none of them when it is None.
+    """
 
     def __init__(
         self,
@@ -188,6 +220,7 @@ class Optimization:
         policy: CompactionPolicy | None = None,
         actor: str | None = None,
         message: str | None = None,
+        projections: ProjectionBounds | None = None,
         is_stopped: Stopped = lambda: False,
     ) -> None:
         self._authority = branch_writer
@@ -196,6 +229,7 @@ class Optimization:
         self._policy = policy or CompactionPolicy()
         self._actor = actor
         self._message = message
+        self._projections = projections
         self._is_stopped = is_stopped
         self._tables: dict[str, _Progress] = {}
         self._detached: list[DetachedVersion] = []
@@ -220,6 +254,8 @@ class Optimization:
                 self._run(compacts=compacts)
             finally:
                 discard(self._authority.services.tables.control, self._detached)
+            if self._projections is not None:
+                self._project(self._projections)
         return OptimizeResult(
             branch=snapshot.state.head.branch, tables=self._reports(manifest_before), commits=tuple(self._commits)
         )
@@ -256,6 +292,7 @@ class Optimization:
             for key in keys
             if snapshot.state.table(key) is not None
         }
+        self._drop_unused(works, catalog)
         for _ in range(_MAX_ROUNDS):
             active = {key: work for key, work in works.items() if not work.is_done}
             if not active or self._is_stopped():
@@ -264,6 +301,14 @@ class Optimization:
                 self._compact(active)
             self._index(active, catalog, compacts=compacts)
         return works
+
+    def _drop_unused(self, works: Mapping[str, _Work], catalog: Catalog) -> None:
+        """Take away indexes that nothing asks for; first, as fragments are kept apart by what covers them."""
+        for key, work in works.items():
+            unused = unused_indexes(work.table, wanted_indexes(catalog, key))
+            if unused:
+                work.indexes |= {outcome.name: outcome for outcome in unused}
+                self._take(work, dropped_segments(work.table, {outcome.name for outcome in unused}))
 
     def _compact(self, works: Mapping[str, _Work]) -> None:
         planned = (plan_table_compaction(key, work.table, self._policy) for key, work in works.items())
@@ -369,6 +414,22 @@ class Optimization:
         old, new = _fragment_files(work.base), _fragment_files(work.table)
         table.removed, table.added = len(old - new), len(new - old)
 
+    def _project(self, bounds: ProjectionBounds) -> None:
+        """Build the projections that what is published by now lacks. Nothing that fails here undoes what was done."""
+        services = self._authority.services
+        keys = [key for key, table in self._tables.items() if table.skipped is None]
+        try:
+            snapshot = self._newest()
+            catalog = self._catalog_of(snapshot.state.schema)
+            jobs = plan_projections(catalog, snapshot, keys, services.tables.datasets.projections, bounds)
+            for outcomes in self._runner.project(jobs, services.tables.open, stopping(self._is_stopped)):
+                for outcome in outcomes:
+                    self._tables[outcome.table_key].projections.append(outcome)
+        except BuildStopped:
+            return
+        except OmnigraphError as error:
+            _log.warning("projections were not built: %s", error)
+
     def _newest(self) -> GraphSnapshot:
         return self._authority.snapshot()
 
@@ -388,6 +449,7 @@ class Optimization:
                     fragments_removed=table.removed,
                     fragments_added=table.added,
                     indexes=tuple(table.indexes.values()),
+                    projections=tuple(table.projections),
                     skipped=table.skipped,
                     published_version=pin.version,
                     head_version=self._authority.services.tables.head(pin.location, pin.branch),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,9 @@ from typing import Literal, Protocol
 
 from omnigraph.catalog import Catalog, index_intents
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.maintenance.building import OpenTable, ProjectionJob, build_each
+from omnigraph.engine.maintenance.outcomes import ProjectionOutcome
+from omnigraph.engine.maintenance.projections import Check
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import in_context
@@ -33,7 +37,9 @@ from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
 from omnigraph.values import checked_names
 
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
-IndexAction = Literal["built", "extended", "rebuilt", "skipped"]
+IndexAction = Literal["built", "extended", "rebuilt", "removed", "skipped"]
+# Indexes that earlier versions built and no query asks: those of words, and those that compare every vector.
+_UNUSED = re.compile(r"og_p[0-9]+_(?P<kind>fulltext|vector)")
 
 
 @record
@@ -166,6 +172,18 @@ def wanted_indexes(catalog: Catalog, table_key: str) -> tuple[IndexBuild, ...]:
     )
 
 
+def unused_indexes(table: Table, builds: Iterable[IndexBuild]) -> tuple[IndexOutcome, ...]:
+    """Return the indexes of a table that nothing asks for any more, as removed; ``builds`` are those it is to have."""
+    wanted = {build.name for build in builds}
+    found = []
+    for index in table.indexes():
+        named = _UNUSED.fullmatch(index.name)
+        if named is not None and index.name not in wanted:
+            column = ", ".join(index.columns)
+            found.append(IndexOutcome(name=index.name, column=column, kind=named["kind"], action="removed"))
+    return tuple(found)
+
+
 def is_conflict(error: OmnigraphError) -> str | None:
     """Return the table that stood in the way of a publish, if that is what an error says."""
     key = getattr(error.details, "table_key", None)
@@ -195,6 +213,11 @@ class MaintenanceRunner(Protocol):
     def build(self, jobs: Sequence[IndexJob]) -> Sequence[tuple[BuiltIndex, ...]]:
         """Write the index segments of every job."""
 
+    def project(
+        self, jobs: Sequence[ProjectionJob], open_table: OpenTable, check: Check
+    ) -> Iterable[tuple[ProjectionOutcome, ...]]:
+        """Build the projections of every job; what cannot be built is told and raises nothing."""
+
 
 class LocalRunner:
     """Does the work on threads of this process."""
@@ -220,6 +243,12 @@ class LocalRunner:
         with _WORKING, ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-optimize") as pool:
             running = [pool.submit(in_context(self._build_table), job) for job in jobs]
             return [table.result() for table in running]
+
+    def project(
+        self, jobs: Sequence[ProjectionJob], open_table: OpenTable, check: Check
+    ) -> Iterable[tuple[ProjectionOutcome, ...]]:
+        """Build the projections of every job, one after the other; those who ask share what the tables have open."""
+        return build_each(jobs, open_table, check)
 
     def _build_table(self, job: IndexJob) -> tuple[BuiltIndex, ...]:
         return tuple(self._build_one(job.base, work) for work in job.works)

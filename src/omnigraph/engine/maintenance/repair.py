@@ -1,4 +1,7 @@
-"""Repair: showing drift that recovery does not own, and adopting or discarding it when somebody has decided."""
+"""Repair: showing drift that recovery does not own, and adopting or discarding it when somebody has decided.
+
+Projections are looked at, too: a damaged one is as if it had never been written, and takes storage.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from typing import Any, Literal
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
 from omnigraph.txn.claims.store import PendingClaim
+from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
+from omnigraph.txn.services import BranchServices
 from omnigraph.values import BranchName, check_flags, checked_text
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
@@ -45,17 +50,47 @@ class RepairedTable:
 
 
 @record
+class DamagedProjection:
+    """A projection whose bytes are not what was written; ``action`` says whether its file was removed.
+
+    ``kind`` is the structure, ``of`` the number of the column that it is about, if it is about one.
+    """
+
+    key: str
+    table_key: str
+    kind: str
+    of: str
+    bytes: int
+    action: Literal["preview", "dropped"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the projection as every result shows it."""
+        return {
+            "type_key": self.table_key,
+            "kind": self.kind,
+            "file": self.key,
+            "bytes": self.bytes,
+            "action": self.action,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.table_key}: {self.action}, damaged projection {self.kind}, {self.bytes} bytes file={self.key}"
+
+
+@record
 class RepairResult(Printable):
     """What a repair found and did. ``manifest_version`` is None when nothing was published.
 
     ``claims`` are writes that were neither finished nor known to be dead. A preview shows them and nothing else;
     otherwise each was watched until it ended, or was taken over after the grace period without a sign of life.
+    ``projections`` are damaged ones; optimize, or whoever needs one, builds it again.
     """
 
     branch: BranchName
     manifest_version: int | None
     tables: tuple[RepairedTable, ...]
     claims: tuple[PendingClaim, ...] = ()
+    projections: tuple[DamagedProjection, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield what became of each write that was in the way, and of each table that drifted."""
@@ -71,6 +106,7 @@ class RepairResult(Printable):
             )
         if not found and (self.tables or not self.claims):
             yield f"no drift in {counted(len(self.tables), 'table')}"
+        yield from map(str, self.projections)
 
     @property
     def is_refused(self) -> bool:
@@ -150,8 +186,34 @@ def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
         undone = discard_drift(services, branch_writer.recover_claim, discarded, message=order.message)
         version = undone.state.version
     return RepairResult(
-        branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
+        branch=state.head.branch,
+        manifest_version=version,
+        tables=_reports(drifts, actions),
+        claims=claims,
+        projections=tuple(_check_projections(services, state, drops=order.confirm)),
     )
+
+
+def _check_projections(services: BranchServices, state: ManifestState, *, drops: bool) -> Iterator[DamagedProjection]:
+    """Yield the projections of the graph that are not what was written, and remove them if asked to.
+
+    Those of another format are left to the version of omnigraph that writes them.
+    """
+    store = services.tables.datasets.projections
+    table_keys = {entry.pin.location: entry.table_key for entry in state.tables.values()}
+    for stored in store.list_all():
+        if not stored.is_known or store.is_intact(stored) or store.is_foreign(stored):
+            continue
+        if drops:
+            store.drop(stored.key)
+        yield DamagedProjection(
+            key=stored.key,
+            table_key=table_keys.get(stored.location, stored.location),
+            kind=stored.kind,
+            of=stored.of,
+            bytes=stored.size,
+            action="dropped" if drops else "preview",
+        )
 
 
 def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[RepairedTable, ...]:

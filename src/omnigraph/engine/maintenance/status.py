@@ -1,18 +1,24 @@
 """How a graph fares: what its tables hold, how well indexes cover them, what could be given back, and what to do.
 
-All of it but the storage is told by the graph's manifest and the pinned version of each table, so that it takes as many
-calls after a million commits as after the first. What is stored takes a look at every file, when asked for.
+All of it but the storage is told by the graph's manifest, the pinned version of each table and the headers of
+projections, so that it takes as many calls after a million commits as after the first. What is stored takes a look at
+every file, when asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.building import ProjectionBounds, ProjectionListing, inputs_of
 from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.outcomes import named
 from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
+from omnigraph.engine.maintenance.projections import wanted_projections
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
@@ -30,6 +36,8 @@ from omnigraph.values.printable import Printable
 
 _MANY_STATES = 1000
 _MUCH_DEAD = 0.5
+# Less than that is not worth a word, whatever part of a small graph it is.
+_LITTLE_BYTES = 1 << 20
 
 
 @record
@@ -41,6 +49,50 @@ class IndexStatus:
     kind: str
     is_built: bool
     covered_rows: int
+
+
+@record
+class ProjectionStatus:
+    """A projection that a table is to have; ``is_built`` False: there is none that can be read.
+
+    ``prop`` is the property that it is about, ``share`` the part of the published rows that it covers, and ``is_stale``
+    tells whether it is far enough behind to be built anew.
+    """
+
+    kind: str
+    prop: str
+    is_built: bool
+    bytes: int = 0
+    share: float = 0.0
+    age_s: float | None = None
+    is_stale: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the projection as every result shows it."""
+        return {
+            "kind": self.kind,
+            "property": self.prop or None,
+            "built": self.is_built,
+            "bytes": self.bytes,
+            "covered_share": round(self.share, 4),
+            "stale": self.is_stale,
+            "age_seconds": None if self.age_s is None else round(self.age_s),
+        }
+
+    def __str__(self) -> str:
+        name = named(self.kind, self.prop)
+        if not self.is_built or self.age_s is None:
+            return f"projection {name}: not built"
+        # Rounded down: only what covers everything says so.
+        covered = f"{math.floor(self.share * 100)}% of the rows"
+        return f"projection {name}: {covered}, {self.bytes} bytes, {_aged(self.age_s)} old"
+
+
+def _aged(seconds: float) -> str:
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return counted(int(seconds // length), unit)
+    return counted(max(0, int(seconds)), "second")
 
 
 @record
@@ -58,6 +110,7 @@ class TableStatus:
     indexes: tuple[IndexStatus, ...]
     can_compact: bool
     skipped: str | None
+    projections: tuple[ProjectionStatus, ...] = ()
 
     def __str__(self) -> str:
         size = f"{counted(self.rows, 'row')}, {counted(self.fragments, 'fragment')}"
@@ -84,6 +137,7 @@ class TableStatus:
                 }
                 for index in self.indexes
             ],
+            "projections": [projection.to_json() for projection in self.projections],
         }
 
 
@@ -93,7 +147,8 @@ class GraphStatus(Printable):
 
     ``stored_bytes`` is everything below the root, ``dead_bytes`` what a cleanup that keeps only the newest states could
     remove, None when that cannot be told before a repair; both are None unless storage was looked at. ``pending`` are
-    writes under way or waiting to be recovered.
+    writes under way or waiting to be recovered. ``projection_bytes`` is what the projections of all branches and states
+    take, those that newer ones have replaced too.
     """
 
     branch: BranchName
@@ -107,6 +162,7 @@ class GraphStatus(Printable):
     dead_bytes: int | None
     tables: tuple[TableStatus, ...]
     advice: tuple[str, ...]
+    projection_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as every result shows it."""
@@ -120,6 +176,7 @@ class GraphStatus(Printable):
             "pending": list(self.pending),
             "stored_bytes": self.stored_bytes,
             "dead_bytes": self.dead_bytes,
+            "projection_bytes": self.projection_bytes,
             "datasets": [table.to_json() for table in self.tables],
             "advice": list(self.advice),
         }
@@ -128,7 +185,9 @@ class GraphStatus(Printable):
         """Yield how many commits there are, the state of each table, what is stored, and advice."""
         branches, tags = counted(self.branches, "branch", "branches"), counted(self.tags, "tag")
         yield f"branch {self.branch}: {counted(self.commits, 'commit')}, {branches}, {tags} in the graph"
-        yield from map(str, self.tables)
+        for table in self.tables:
+            yield str(table)
+            yield from (f"  {projection}" for projection in table.projections)
         if self.stored_bytes is not None:
             dead = "an unknown part" if self.dead_bytes is None else f"{self.dead_bytes} bytes"
             yield f"storage: {self.stored_bytes} bytes, {dead} of it in old states and leftovers"
@@ -162,7 +221,10 @@ def read_status(
     """
     snapshot = store.snapshot(branch)
     inventory = Inventory(store.stores.control.list_objects(""), LOCATION) if storage else None
-    tables = tuple(_tables(store, snapshot, catalog, inventory))
+    listing = ProjectionListing(store.tables.datasets.projections)
+    bounds = ProjectionBounds(least_rows=settings.projection_rows)
+    projections = partial(_projections, snapshot, catalog, listing, bounds, runtime.clock.now_ms())
+    tables = tuple(_tables(store, snapshot, catalog, inventory, projections))
     pending = tuple(
         item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX) if item.key.endswith(".json")
     )
@@ -185,6 +247,7 @@ def read_status(
             *_advice(tables),
             *_cleanup_advice(state.version - state.head.retention_floor, stored, dead),
         ),
+        projection_bytes=listing.bytes,
     )
 
 
@@ -202,7 +265,11 @@ def _dead_bytes(store: GraphStore, settings: MaintenanceSettings, runtime: Runti
 
 
 def _tables(
-    store: GraphStore, snapshot: GraphSnapshot, catalog: Catalog, inventory: Inventory | None
+    store: GraphStore,
+    snapshot: GraphSnapshot,
+    catalog: Catalog,
+    inventory: Inventory | None,
+    projections: Callable[[str], Iterable[ProjectionStatus]],
 ) -> Iterator[TableStatus]:
     services = store.open_branches.branch_writer(snapshot.state.head.branch).services
     for table_key, entry in snapshot.state.tables.items():
@@ -219,7 +286,35 @@ def _tables(
             indexes=tuple(_indexes(table, catalog, table_key)),
             can_compact=bool(plan_compaction(table)),
             skipped=skipped,
+            projections=tuple(projections(table_key)),
         )
+
+
+def _projections(
+    snapshot: GraphSnapshot,
+    catalog: Catalog,
+    listing: ProjectionListing,
+    bounds: ProjectionBounds,
+    now_ms: int,
+    table_key: str,
+) -> Iterator[ProjectionStatus]:
+    """Yield the projections of a table, those that are missing too unless it is too small to need any."""
+    for wanted in wanted_projections(catalog, table_key):
+        tables = inputs_of(snapshot, wanted)
+        for kind in () if tables is None else wanted.kinds:
+            found = None if tables is None else listing.best(wanted, kind, tables)
+            if found is not None:
+                yield ProjectionStatus(
+                    kind=kind,
+                    prop=wanted.prop,
+                    is_built=True,
+                    bytes=found.stored.size,
+                    share=found.share,
+                    age_s=max(0, now_ms - found.stored.modified_ms) / 1000,
+                    is_stale=found.is_stale,
+                )
+            elif tables is not None and bounds.admit(wanted, tables):
+                yield ProjectionStatus(kind=kind, prop=wanted.prop, is_built=False)
 
 
 def _indexes(table: Table, catalog: Catalog, table_key: str) -> Iterator[IndexStatus]:
@@ -268,6 +363,7 @@ def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
         if table.skipped is None
         and (
             table.can_compact
+            or any(projection.is_stale for projection in table.projections)
             or any(index.covered_rows < table.rows for index in table.indexes if index.kind != "vector")
         )
     ]
@@ -276,7 +372,7 @@ def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
 
 
 def _cleanup_advice(old_states: int, stored: int | None, dead: int | None) -> Iterator[str]:
-    is_much = stored is not None and dead is not None and dead > stored * _MUCH_DEAD
+    is_much = stored is not None and dead is not None and dead > max(_LITTLE_BYTES, stored * _MUCH_DEAD)
     if is_much:
         yield f"run cleanup: old states use up to {dead} of {stored} bytes"
     elif old_states > _MANY_STATES:

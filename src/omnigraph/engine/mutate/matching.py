@@ -140,7 +140,8 @@ class Matcher:
         facts = Facts(catalog=self.catalog, row_counts=state.row_counts)
         steps = plan_read(read, facts)
         context = self._context(state, steps, facts, given)
-        found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
+        schema = result_schema(read)
+        found = pa.Table.from_batches(run_plan(context, steps, schema), schema)
         names = [f"#{at}" for at in range(found.num_columns)]
         found = found.rename_columns(names)
         by_id = [(name, "ascending") for name, _ in zip(names, plan.entities, strict=False)]

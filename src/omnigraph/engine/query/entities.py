@@ -26,6 +26,7 @@ from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
 from omnigraph.engine.query.topology.image import ranks_of
+from omnigraph.errors import QueryMemoryError
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.table import Table
 
@@ -79,6 +80,11 @@ _FETCHED_ROWS = 2048
 _FETCHED_SHARE = 8
 # Beyond this, listing rows to storage costs more than any column.
 _LISTED_ROWS = 20_000
+# Values of so few rows are taken one by one from a column of several chunks.
+_FEW_ROWS = 64
+# What making the keys of a table takes: memory per row, and rows in a millisecond on a slow machine.
+_KEY_BYTES = 40
+_KEYS_PER_MS = 250
 # A number, and whether there is one.
 _NUMBER_BYTES = 9
 
@@ -231,10 +237,34 @@ class Entities:
     def find(self, entity_id: str) -> RowIds:
         """Return the row id of the entity with an id; none when there is none."""
         if self.has_in_memory((KEY,)) or self.prefers_memory(1):
-            at = pc.index(self.whole_column(KEY), entity_id).as_py()
-            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+            return self._find_in_memory(entity_id)
         self._demand.spend(self._demanded, rows_cost(1))
         return self.add(self.table.lookup([entity_id], self.columns))
+
+    def _find_in_memory(self, entity_id: str) -> RowIds:
+        learn = (lambda: self.image.column(KEY)) if self._may_learn_keys() else None
+        found = self.table.key_candidates(entity_id, learn)
+        if found is None:
+            at = pc.index(self.whole_column(KEY), entity_id).as_py()
+            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+        row_ids = found.view(np.int64)
+        codes, ids = self.codes(row_ids), self.image.column(KEY)
+        for row_id, code in zip(row_ids, codes.tolist(), strict=True):
+            # Row ids of deleted rows are nowhere in the image.
+            if 0 <= code < self.image.row_count and ids[code].as_py() == entity_id:
+                return np.array([row_id], dtype=np.int64)
+        return np.zeros(0, dtype=np.int64)
+
+    def _may_learn_keys(self) -> bool:
+        """Whether the read may take the time and the memory that making the keys of its table costs."""
+        remaining_ms = self._limits.remaining_ms
+        if remaining_ms is not None and remaining_ms * _KEYS_PER_MS < self.table.row_count:
+            return False
+        try:
+            self._limits.check(_KEY_BYTES * self.table.row_count)
+        except QueryMemoryError:
+            return False
+        return True
 
     def numbers(self, name: str) -> tuple[npt.NDArray[np.float64], Mask]:
         """Return a numeric property of every entity as doubles, in the image's order, and where it is not NULL."""
@@ -260,6 +290,13 @@ class Entities:
         return positions, self._fetched_ids[positions] == row_ids
 
     def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
+        if len(row_ids) <= _FEW_ROWS and name not in self._combined:
+            column = self.image.column(name)
+            if column.num_chunks > 1:
+                # Putting the chunks side by side would cost the whole column.
+                found = _take_few(column, self.codes(row_ids))
+                self._limits.check_column(found.nbytes)
+                return found
         return self._take(self.whole_column(name), self.codes(row_ids))
 
     def _take(self, column: pa.Array, places: Positions) -> pa.Array:
@@ -322,6 +359,19 @@ class NoEntities:
     def values(self, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property, one value per row id, of which there is none."""
         return pa.nulls(len(row_ids), pa.string() if name == KEY else arrow_type(self._types[name]))
+
+
+def _take_few(column: pa.ChunkedArray, places: Positions) -> pa.Array:
+    if not len(places):
+        return column.chunk(0).slice(0, 0)
+    bounds = np.cumsum([len(chunk) for chunk in column.chunks])
+    chunks = np.searchsorted(bounds, places, side="right")
+    return pa.concat_arrays(
+        [
+            column.chunk(chunk).slice(place - (bounds[chunk - 1] if chunk else 0), 1)
+            for chunk, place in zip(chunks.tolist(), places.tolist(), strict=True)
+        ]
+    )
 
 
 def _is_alike(first: NodeType | EdgeType, other: NodeType | EdgeType, name: str) -> bool:

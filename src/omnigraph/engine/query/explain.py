@@ -60,6 +60,14 @@ class Trace:
     _running: list[int] = field(default_factory=list)
     _since: tuple[float, int] = (0.0, 0)
 
+    def again(self, counters: Counters) -> Trace:
+        """Return the trace of another run of the same plan, in which nothing was done yet."""
+        steps = {
+            key: StepTrace(label=step.label, depth=step.depth, estimated_rows=step.estimated_rows)
+            for key, step in self.steps.items()
+        }
+        return Trace(counters, steps)
+
     def watch(self, step: object, frames: Iterator[Frame]) -> Iterator[Frame]:
         """Yield the frames of a step, counting them."""
         trace = self.steps.get(id(step))
@@ -93,7 +101,7 @@ class Trace:
 
     def switch(self, key: int | None) -> None:
         """Give time and calls since the last switch to whoever ran, and go on with another step."""
-        now, calls = time.perf_counter(), self.counters.cost().total_calls
+        now, calls = time.perf_counter(), self.counters.total_calls
         if self._running:
             trace = self.steps[self._running[-1]]
             trace.seconds += now - self._since[0]

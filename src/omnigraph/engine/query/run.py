@@ -44,9 +44,9 @@ def result_schema(read: ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(output.name, output_type(output.type)) for output in read.outputs])
 
 
-def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the result, in batches of bounded size."""
-    read, schema = plan.read, result_schema(plan.read)
+def run_plan(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the result, whose columns are ``schema``, in batches of bounded size."""
+    read = plan.read
     rows = _staged(context, plan, schema) if read.stages else _classic(context, plan, schema)
     returned = 0
     with context.snapshot.reading():
@@ -153,8 +153,9 @@ def project(
         for output, field in zip(read.outputs, schema, strict=True):
             values = _shown(context, output.expression, frame, scores)
             columns.append(values if values.type == field.type else values.cast(field.type))
-            context.limits.hold(columns[-1].nbytes)
-            held_bytes += columns[-1].nbytes
+            column_bytes = columns[-1].nbytes
+            context.limits.hold(column_bytes)
+            held_bytes += column_bytes
     finally:
         # Whoever draws the batch counts it for as long as it is kept.
         context.limits.hold(-held_bytes)

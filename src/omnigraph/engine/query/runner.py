@@ -12,20 +12,21 @@ from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
-from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
+from omnigraph.engine.query.explain import Explanation, Trace, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.engine.results.info import ResultPattern
 from omnigraph.engine.versions import EntityVersions
 from omnigraph.errors import BranchMissingError, WrongQueryKindError
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
-from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
+from omnigraph.runtime import Counters, LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
@@ -67,9 +68,14 @@ class PinnedTables:
 
 @record
 class PreparedRead:
-    """A read that is ready to run: its plan, what its steps ask, the state that it reads, and what is odd about it."""
+    """A read that is ready to run: its plan, what its steps ask, the state that it reads, and what is odd about it.
+
+    ``schema`` are the columns of its result, ``pattern`` the nodes and edges among them.
+    """
 
     plan: QueryPlan
+    schema: pa.Schema
+    pattern: ResultPattern
     context: QueryContext
     snapshot: GraphSnapshot
     warnings: tuple[str, ...] = ()
@@ -128,8 +134,8 @@ class QueryRunner:
         started_s = self._world.clock.monotonic_s()
         prepared = self.prepare(call, pending)
         read, context = prepared.plan.read, prepared.context
-        schema = result_schema(read)
-        batches = counting_each(run_plan(context, prepared.plan), context.counters)
+        schema = prepared.schema
+        batches = counting_each(run_plan(context, prepared.plan, schema), context.counters)
         rows: pa.Table | Iterator[pa.RecordBatch] = batches
         if not call.options.streams:
             rows = pa.Table.from_batches(_held(batches, context.limits), schema)
@@ -140,7 +146,7 @@ class QueryRunner:
             commit_id=str(prepared.snapshot.state.head.commit),
             elapsed_s=self._world.clock.monotonic_s() - started_s,
             explanation=explain(prepared.plan, context.trace),
-            pattern=pattern_of(read),
+            pattern=prepared.pattern,
             warnings=prepared.warnings,
         )
         return Result(schema, rows, info, context.counters)
@@ -158,7 +164,9 @@ class QueryRunner:
                 raise
             return self._explain_mutation(call)
         if run:
-            for _ in counting_each(run_plan(prepared.context, prepared.plan), prepared.context.counters):
+            for _ in counting_each(
+                run_plan(prepared.context, prepared.plan, prepared.schema), prepared.context.counters
+            ):
                 pass
         return explain(prepared.plan, prepared.context.trace)
 
@@ -194,7 +202,8 @@ class QueryRunner:
             state, row_counts, memory = past, past.row_counts, ReadMemory.empty(memory.engines)
             versions = _PastVersions(versions, past)
         facts = Facts(catalog=catalog, row_counts=row_counts)
-        plan = self._planned.get(read, facts, call.options.rules_off)
+        planned = self._planned.get(read, facts, call.options.rules_off)
+        plan = planned.plan
         context = QueryContext(
             snapshot=state,
             catalog=catalog,
@@ -204,12 +213,19 @@ class QueryRunner:
             counters=counters,
             memory=memory,
             plan=plan,
-            trace=start_trace(plan, facts, counters),
+            trace=planned.trace.again(counters),
             embed=self._embed,
             versions=versions,
         )
         warnings = parameter_warnings(query.checked, parameters)
-        return PreparedRead(plan=plan, context=context, snapshot=snapshot, warnings=warnings)
+        return PreparedRead(
+            plan=plan,
+            schema=planned.schema,
+            pattern=planned.pattern,
+            context=context,
+            snapshot=snapshot,
+            warnings=warnings,
+        )
 
     def pin(self, branch: str, at: str | None, schema: SnapshotSchema) -> PinnedTables:
         """Return the newest state of a branch, or the one that ``at`` refers to; raises what :meth:`resolve` does."""
@@ -279,20 +295,32 @@ class _PastVersions:
         return self._versions.find(self._past.origins[table_key], ids)
 
 
+@record
+class _PlannedRead:
+    """What is known of a read before it is run; ``trace`` is that of a run that has done nothing."""
+
+    plan: QueryPlan
+    schema: pa.Schema
+    pattern: ResultPattern
+    trace: Trace
+
+
 class _PlannedReads:
     """Plans by what they were made from, so that a repeated read is planned once per state of the graph."""
 
     def __init__(self) -> None:
-        self._plans: LRUCache[Hashable, QueryPlan] = LRUCache(_PLANS)
+        self._plans: LRUCache[Hashable, _PlannedRead] = LRUCache(_PLANS)
 
-    def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+    def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> _PlannedRead:
         """Return the plan of a read; it keeps the read alive, so that the read's identity names no other one."""
         key = (id(read), id(facts.catalog), tuple(facts.row_counts.items()), rules_off)
-        plan = self._plans.get(key)
-        if plan is None or plan.read is not read:
+        planned = self._plans.get(key)
+        if planned is None or planned.plan.read is not read:
             plan = plan_read(read, facts, rules_off)
-            self._plans.put(key, plan)
-        return plan
+            trace = start_trace(plan, facts, Counters())
+            planned = _PlannedRead(plan=plan, schema=result_schema(read), pattern=pattern_of(read), trace=trace)
+            self._plans.put(key, planned)
+        return planned
 
 
 def _held(batches: Iterator[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -242,6 +243,7 @@ class StageContext(Protocol):
         """Return the value of a literal or parameter."""
 
 
+@cache
 def encoded_type(of: PropertyType) -> pa.DataType:
     """Return the type in which the kernel takes values."""
     return encoded(pa.array([], value_arrow_type(of))).type

@@ -358,12 +358,12 @@ _EPOCH_ORDINAL = _EPOCH.toordinal()
 
 
 def host_rows(columns: Sequence[str], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield each row as a dictionary; of columns that share a name the last one counts."""
+    """Return each row as a dictionary, made when it is drawn; of columns that share a name the last one counts."""
     values = [host_values(column) for column in batch.columns]
     if not values:
-        yield from ({} for _ in range(batch.num_rows))
-    for row in zip(*values, strict=True):
-        yield dict(zip(columns, row, strict=True))
+        return ({} for _ in range(batch.num_rows))
+    # There is a value for every name, whatever the rows are.
+    return (dict(zip(columns, row, strict=False)) for row in zip(*values, strict=True))
 
 
 def host_values(column: pa.Array) -> list[Any]:

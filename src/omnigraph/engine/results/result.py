@@ -224,7 +224,8 @@ class Result:
 
         One outside the years 1 to 9999, which Python's calendar lacks, is its text.
         """
-        return list(self)
+        columns = self.columns
+        return [row for batch in self._batches for row in host_rows(columns, batch)]
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as an Arrow table: Date is Date32, DateTime Date64, a vector a list of fixed size."""

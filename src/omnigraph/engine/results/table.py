@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from itertools import zip_longest
 
 from omnigraph.engine.results.encodings import (
@@ -108,4 +107,6 @@ def _row(tag: str, cells: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
+    from html import escape  # noqa: PLC0415 - for notebooks alone
+
     return escape(fit(make_visible(text), _MAX_CELL_WIDTH, "truncate")[0])

@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.store.tables.lookup import filter_stream
 from omnigraph.store.tables.pinned import ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.pins import FragmentRef
+from omnigraph.store.tables.row_ids import addresses_at
 from omnigraph.store.tables.row_versions import read_deletions
-from omnigraph.store.tables.table import Table, addresses_at, filter_stream
+from omnigraph.store.tables.table import Table
 from omnigraph.store.tables.tail import BlockKey
 
 Offsets = npt.NDArray[np.uint32]

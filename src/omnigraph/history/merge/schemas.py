@@ -31,8 +31,9 @@ from omnigraph.history.diff.rows import find_changed_rows, rows_delta
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.merge.conflicts import ConflictKind
 from omnigraph.records import record
+from omnigraph.store.tables.lookup import filter_stream
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.store.tables.table import Table, filter_stream
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, TableAlter, TableChange, TableRegister, as_id_array, id_array
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot

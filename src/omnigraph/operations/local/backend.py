@@ -43,14 +43,20 @@ class LocalBackend:
             raise ForkedProcessError("this graph was opened before the process was forked")
         return self._engine
 
-    def figures(self) -> Mapping[str, int]:
-        """Return what monitoring asks of an open graph: events since it was opened, waiting writes, bytes of caches."""
+    def figures(self) -> Mapping[str, float]:
+        """Return what monitoring asks of an open graph: events since it was opened, waiting writes, bytes of caches.
+
+        Of projections it tells what maintenance of this process last saw; nothing before it has looked.
+        """
+        seen = self._engine.projection_figures
         memory = self._engine.reads.memory
         cached = memory.topology.stats.size_bytes + memory.texts.private_bytes
         return {
             **self._engine.runtime.tally.counts(),
             "cache_bytes": cached,
+            "mapped_bytes": memory.topology.stats.mapped_bytes,
             "writes_waiting": self._engine.store.waiting,
+            **({} if seen is None else {"projection_bytes": seen.bytes, "projection_coverage": seen.share}),
         }
 
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:

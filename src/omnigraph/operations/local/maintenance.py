@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) -> OptimizeResult:
-    """Compact the tables of a branch and bring their indexes up to date.
+    """Compact the tables of a branch and bring their indexes and projections up to date.
 
     Raises:
         BranchMissingError, TypeMissingError: there is no such branch or type.
         ReadOnlyError: the graph is open for reading only.
     """
+    from omnigraph.engine.maintenance.building import ProjectionBounds  # noqa: PLC0415 - see below
     from omnigraph.engine.maintenance.optimize import Optimization, check_policy  # noqa: PLC0415 - status needs none of it
     from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
 
@@ -42,8 +43,11 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
         policy=request.policy,
         actor=request.actor,
         message=request.message,
+        projections=ProjectionBounds(least_rows=graph.maintenance.projection_rows),
     )
-    return work.run(request.types)
+    done = work.run(request.types)
+    graph.measure_projections(done.branch)
+    return done
 
 
 def build_indexes(graph: OpenGraph, request: BuildIndexesRequest, attached: Attachments) -> OptimizeResult:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from omnigraph.engine.load import LoadResult
 from omnigraph.engine.load import load as load_sources
 from omnigraph.engine.load.load_files import expect_schema
-from omnigraph.engine.load.options import check_batch
+from omnigraph.engine.load.options import LoadSettings, check_batch
 from omnigraph.engine.load.sources.expand import can_read_again
 from omnigraph.engine.mutate import MutationResult, run_mutation
 from omnigraph.engine.schema import SchemaApplyResult
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _Done = TypeVar("_Done")
 
+# What building a projection takes of memory for each row, beyond what the rows themselves do; on the safe side.
+_BYTES_PER_ROW = 128
 # How often a write is made again for a schema that changed meanwhile.
 _ATTEMPTS = 32
 
@@ -168,6 +170,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
     check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
+    check_flag("projections", request.projections)
     mark = check_batch(request.batch)
 
     def run() -> LoadResult:
@@ -201,7 +204,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
         return request.on_conflict == "rerun" and can_read_again(request.sources)
 
     def write() -> LoadResult:
-        return for_newest_schema(run, can_repeat)
+        return _with_projections(graph, request, for_newest_schema(run, can_repeat))
 
     try:
         return unless_repeated(graph, request.branch, write, LoadResult.repeated)
@@ -210,6 +213,28 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
         if first is None:
             raise
         return replace(LoadResult.repeated(first, {"mode": request.mode}), is_repeat=True)
+
+
+def _with_projections(graph: OpenGraph, request: LoadRequest, done: LoadResult) -> LoadResult:
+    """Build the projections of tables that a large load has filled; it is published, whatever comes of that."""
+    least_rows = graph.maintenance.load_projection_rows
+    loaded = {
+        **{f"node:{name}": rows for name, rows in done.nodes_loaded.items()},
+        **{f"edge:{name}": rows for name, rows in done.edges_loaded.items()},
+    }
+    filled = [key for key, rows in loaded.items() if rows >= max(1, least_rows)]
+    if done.commit is None or not request.projections or not filled:
+        return done
+    from omnigraph.engine.maintenance.building import (  # noqa: PLC0415 - few loads are large
+        ProjectionBounds,
+        build_after_load,
+    )
+
+    settings = request.settings or LoadSettings()
+    bounds = ProjectionBounds(least_rows=least_rows, most_rows=settings.memory_bytes // _BYTES_PER_ROW)
+    snapshot = graph.store.snapshot(BranchName.parse(request.branch))
+    built = build_after_load(graph.catalog_at(snapshot), snapshot, filled, graph.store.tables, bounds)
+    return replace(done, projections=built) if built else done
 
 
 def find_batch(graph: OpenGraph, branch: str, mark: BatchMark) -> Commit | None:

@@ -64,6 +64,7 @@ def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]
     check_load(request.mode, errors_to=request.errors_to, progress=None, limit=request.limit)
     check_flag("patch", request.patch)
     check_flag("truncate", request.truncate)
+    check_flag("projections", request.projections)
     check_instance("settings", request.settings, LoadSettings)
     settings = request.settings or LoadSettings()
     found = expand_sources(request.sources, check_sums=settings.check_sums)

@@ -31,7 +31,13 @@ _EVENTS = {
 
 _STATES = {
     "cache_bytes": "Memory that reads of a graph share.",
+    "mapped_bytes": "Files that reads of a graph have mapped; other processes share them.",
     "writes_waiting": "Writes that wait for their turn to be published.",
+}
+# Shown once maintenance of this process has looked.
+_SEEN = {
+    "projection_bytes": "Storage that projections take.",
+    "projection_coverage": "Part of the published rows that the projection which covers least covers.",
 }
 
 
@@ -145,10 +151,14 @@ class _Figures(Collector):
         states = {
             name: GaugeMetricFamily(f"omnigraph_{name}", text, labels=["graph"]) for name, text in _STATES.items()
         }
+        seen = {name: GaugeMetricFamily(f"omnigraph_{name}", text, labels=["graph"]) for name, text in _SEEN.items()}
         for graph_id, backend in self.backends.items():
             figures = backend.figures() if isinstance(backend, LocalBackend) else {}
             for name, event in events.items():
                 event.add_metric([graph_id], figures.get(name, 0))
             for name, state in states.items():
                 state.add_metric([graph_id], figures.get(name, 0))
-        yield from (*events.values(), *states.values())
+            for name, state in seen.items():
+                if name in figures:
+                    state.add_metric([graph_id], figures[name])
+        yield from (*events.values(), *states.values(), *seen.values())

@@ -25,7 +25,7 @@ async def get_status(request: Request) -> Response:
 
 @router.post("/maintenance/optimize")
 async def optimize(request: Request) -> Response:
-    """Compact the tables of a branch and bring their indexes up to date."""
+    """Compact the tables of a branch and bring their indexes and projections up to date."""
     call = GraphCall(request)
     body = await call.json(OptimizeBody)
     refuse_condition(request)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 # Columns that hold keys of nodes, with what their two columns begin with.
 _NODES = {"key": "", "other": "other_", "source": "source_", "previous": "previous_"}

@@ -23,7 +23,7 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 _ATTEMPTS = 8
 

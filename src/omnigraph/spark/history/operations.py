@@ -36,8 +36,8 @@ from omnigraph.values import MAIN, check_instance
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
     from omnigraph.graph.deciding import Resolve
+    from omnigraph.graph.graph import Graph
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")

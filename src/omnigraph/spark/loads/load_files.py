@@ -49,7 +49,7 @@ from omnigraph.values import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 # What the jobs of a load are for that no task of ours does.

@@ -44,7 +44,7 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 _LOOK_S = 0.05

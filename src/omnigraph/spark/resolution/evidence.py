@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from omnigraph.catalog import Catalog
     from omnigraph.engine.open_graph import OpenGraph
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
     from omnigraph.operations.local import LocalBackend
 
 _OP = "_op"

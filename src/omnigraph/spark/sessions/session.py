@@ -34,7 +34,7 @@ from omnigraph.values import check_flags, check_path, check_text, checked_text, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 # They print every mistake in a query as JSON, beside the exception that tells it anyway.

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ import xxhash
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import Failpoints, LRUCache, current_counters
-from omnigraph.store.control import ControlObjects
+from omnigraph.store.control import ControlObjects, StoredObject
 from omnigraph.store.projections.cache import ProjectionCache
 from omnigraph.store.projections.format import (
     HEADER_GUESS_BYTES,
+    PRELUDE_BYTES,
     Arrays,
     CoveredTable,
     Header,
     header_bytes,
+    is_other_format,
     pack,
     unpack_arrays,
     unpack_header,
@@ -80,6 +83,11 @@ class Projection:
         """What it covers, its own table first."""
         return self.header.tables
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the arrays are here, checked."""
+        return self._arrays is not None
+
     def load(self) -> Arrays | None:
         """Return the arrays, checked once; None when they are damaged or gone, and then the file is dropped."""
         with self._lock:
@@ -119,10 +127,16 @@ class ProjectionStore:
             refresh: look again for what other processes have written; a local folder is always looked at.
         """
         with suppress(OmnigraphError, OSError):
-            wanted = [item for item in self._list(location, refresh=refresh) if (item.kind, item.of) == (kind, of)]
-            newest = sorted(wanted, key=lambda item: (-item.modified_ms, item.key))
+            newest = _newest_of(self._list(location, refresh=refresh), kind, of)
             return tuple(found for item in newest if (found := self._open(item.key)) is not None)
         return ()
+
+    def loaded(self, location: str, kind: str, of: str = "") -> tuple[Projection, ...]:
+        """Return those whose arrays this process has loaded, the newest first; never a call."""
+        with self._lock:
+            _, listed = self._listed.get(location, (None, ()))
+        opened = (self._opened.get(item.key) for item in _newest_of(listed, kind, of))
+        return tuple(found for found in opened if found is not None and found.is_loaded)
 
     def save(
         self, kind: str, of: str, tables: Sequence[CoveredTable], arrays: Arrays, facts: Mapping[str, Any]
@@ -148,12 +162,16 @@ class ProjectionStore:
 
     def drop(self, key: str) -> None:
         """Forget a projection and remove its file; whoever has it mapped goes on with it."""
+        self.forget(key)
+        with suppress(OmnigraphError, OSError):
+            self._control.delete(key)
+
+    def forget(self, key: str) -> None:
+        """Let go of what this process and this machine keep of a projection, whose file is gone or about to go."""
         self._opened.remove(key)
         self._cache.drop(key)
         with self._lock:
             self._listed.clear()
-        with suppress(OmnigraphError, OSError):
-            self._control.delete(key)
 
     def list_all(self) -> tuple[StoredProjection, ...]:
         """Return every file below the prefix.
@@ -161,9 +179,25 @@ class ProjectionStore:
         Raises:
             OmnigraphError: the store cannot be listed.
         """
-        return tuple(
-            _stored(item.key, item.size, item.modified_ms) for item in self._control.list_objects(PROJECTIONS_PREFIX)
-        )
+        return tuple(stored_projection(item) for item in self._control.list_objects(PROJECTIONS_PREFIX))
+
+    def leftovers(self) -> tuple[StoredObject, ...]:
+        """Return files of writers that have not ended, or never will; listings leave them out."""
+        if not self._storage.is_local:
+            return ()
+        root, found = self._storage.path(), list[StoredObject]()
+        for path in sorted(self._storage.path(PROJECTIONS_PREFIX).rglob("*#*")):
+            with suppress(OSError):
+                told, key = path.stat(), path.relative_to(root).as_posix()
+                found.append(StoredObject(key=key, size=told.st_size, modified_ms=told.st_mtime_ns // 1_000_000))
+        return tuple(found)
+
+    def is_foreign(self, stored: StoredProjection) -> bool:
+        """Whether a file is a projection of another format, which another version of omnigraph may read."""
+        with suppress(OmnigraphError, OSError):
+            start = self._control.get_start(stored.key, PRELUDE_BYTES)
+            return start is not None and is_other_format(start)
+        return False
 
     def header_of(self, stored: StoredProjection) -> Header | None:
         """Return what a stored projection says about itself; None when it is damaged or gone."""
@@ -239,10 +273,9 @@ class ProjectionStore:
         if path.exists() and self._read_header(key) is not None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Listings leave out names like this one.
-        staged = path.with_name(f"{path.name}#{os.getpid()}")
+        staged, descriptor = _open_staged(path)
         try:
-            with staged.open("wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 for piece in pieces:
                     file.write(piece)
             self._failpoints.hit("store.projection.before_write")
@@ -266,6 +299,11 @@ class ProjectionStore:
         with self._lock:
             self._listed[location] = (mark, found)
         return found
+
+
+def _newest_of(listed: Sequence[StoredProjection], kind: str, of: str) -> list[StoredProjection]:
+    wanted = [item for item in listed if (item.kind, item.of) == (kind, of)]
+    return sorted(wanted, key=lambda item: (-item.modified_ms, item.key))
 
 
 def _folder(location: str) -> str:
@@ -303,6 +341,20 @@ def _stored(key: str, size: int, modified_ms: int) -> StoredProjection:
         modified_ms=modified_ms,
         is_known=is_known,
     )
+
+
+def stored_projection(item: StoredObject) -> StoredProjection:
+    """Return what the name of an object below the prefix says about it."""
+    return _stored(item.key, item.size, item.modified_ms)
+
+
+def _open_staged(path: Path) -> tuple[Path, int]:
+    """Open a file beside ``path`` that no other writer has; listings leave out names that end like this one."""
+    for number in count(1):
+        staged = path.with_name(f"{path.name}#{number}")
+        with suppress(FileExistsError):
+            return staged, os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    raise AssertionError("there is always another number")
 
 
 def _identity(table: CoveredTable) -> object:

@@ -134,6 +134,14 @@ def header_bytes(start: bytes | memoryview) -> int | None:
     return PRELUDE_BYTES + int(length) + -(PRELUDE_BYTES + int(length)) % _ALIGNMENT
 
 
+def is_other_format(start: bytes | memoryview) -> bool:
+    """Whether a file begins like a projection of another format than this one."""
+    if len(start) < PRELUDE_BYTES:
+        return False
+    mark, number, _, _ = _PRELUDE.unpack_from(start)
+    return bool(mark == _MARK and number != FORMAT)
+
+
 def unpack_header(start: bytes | memoryview) -> Header | None:
     """Return the header of a file that begins with these bytes; None when it is none, or not whole."""
     length = header_bytes(start)

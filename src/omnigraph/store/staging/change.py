@@ -25,9 +25,11 @@ from omnigraph.runtime import Runtime, current_counters, in_context
 from omnigraph.store.handles import UPLOAD_STAGES, collect
 from omnigraph.store.memory import give_back_memory
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
+from omnigraph.store.tables.lookup import is_small, key_coverage, read_tail
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
+from omnigraph.store.tables.row_ids import row_ids_at
 from omnigraph.store.tables.row_versions import flattened
-from omnigraph.store.tables.table import Table, is_small, key_coverage, read_tail, row_ids_at
+from omnigraph.store.tables.table import Table
 from omnigraph.store.tables.tail import BlockKey, are_all_different, block_of_rows
 from omnigraph.store.tables.writing import fit, write_into
 from omnigraph.store.translate import translating

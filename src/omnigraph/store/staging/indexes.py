@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal, assert_never
 
@@ -126,6 +126,12 @@ def segments_of(table: Table, indexes: Sequence[BuiltIndex], *, built_on: int) -
         if index.rebuilds:
             removed += [json.dumps(index_to_json(segment)) for segment in _stored_segments(table, index.build)]
     return IndexSegments(added=tuple(added), removed=tuple(removed))
+
+
+def dropped_segments(table: Table, names: Collection[str]) -> IndexSegments:
+    """Return what takes the indexes called ``names`` away from a table, and puts nothing in their place."""
+    dropped = [item for index in table.indexes() if index.name in names for item in _lance_indexes(index)]
+    return IndexSegments(added=(), removed=tuple(json.dumps(index_to_json(segment)) for segment in dropped))
 
 
 def index_files(operation: LanceOperation.CreateIndex) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The stable row ids of fragments, read from a version's own description.
+"""The stable row ids of fragments, read from a version's own description, and the addresses of their rows.
 
 Rows that were written together have ids in one run, which Lance describes by its ends: listing them through Lance takes
 ten times as long as counting.
@@ -12,7 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from lance.fragment import FragmentMetadata, RowIdSequence
 
+from omnigraph.errors import InternalError
+from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.store.protobuf import read_fields
+from omnigraph.store.tables.pins import data_paths
 
 RowIds = npt.NDArray[np.uint64]
 
@@ -20,6 +24,8 @@ RowIds = npt.NDArray[np.uint64]
 _SEGMENT, _RANGE, _START, _END = 1, 1, 1, 2
 # A description of a few ranges is no longer than this.
 _SHORT_BYTES = 256
+ADDRESS_BITS = 32
+_CACHE_BYTES = 32 << 20
 
 
 def row_id_run(metadata: FragmentMetadata) -> int | None:
@@ -60,3 +66,78 @@ def row_id_sequence(metadata: FragmentMetadata) -> RowIdSequence | None:
     except (ValueError, OSError, NotImplementedError):
         # Very long sequences live in a file of their own.
         return None
+
+
+@record
+class RowIdRuns:
+    """Row ids as runs: from the place ``places[k]`` on they count up from ``firsts[k]``, ``count`` in all."""
+
+    meta: Any
+    places: npt.NDArray[np.int64]
+    firsts: RowIds
+    count: int
+
+    def at(self, offsets: npt.NDArray[Any]) -> RowIds:
+        """Return the row ids at these offsets."""
+        plain = offsets.astype(np.int64)
+        if len(plain) and int(plain.max()) >= self.count:
+            raise InternalError(f"a fragment of {self.count} rows was asked for row {int(plain.max())}")
+        if len(self.places) == 1:
+            # No search: most fragments have one run.
+            runs = np.zeros(len(plain), dtype=np.intp)
+        else:
+            runs = np.searchsorted(self.places, plain, side="right") - 1
+        found: RowIds = self.firsts[runs] + (plain - self.places[runs]).view(np.uint64)
+        return found
+
+
+# Lists are made once per fragment. Files that are listed anew after they had left could come with other row ids.
+_runs: LRUCache[tuple[str, ...], RowIdRuns] = LRUCache(
+    max_size=_CACHE_BYTES, size_of=lambda runs: 256 + runs.places.nbytes + runs.firsts.nbytes
+)
+
+
+def has_row_ids(metadata: FragmentMetadata) -> bool:
+    """Whether a fragment lists its row ids itself."""
+    return row_id_sequence(metadata) is not None
+
+
+def row_ids_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds:
+    """Return the stable row ids of the rows at these offsets of a fragment that lists its row ids."""
+    found = find_row_ids(metadata, offsets)
+    if found is None:
+        raise InternalError("a fragment without inline row ids was taken for a small one")
+    return found
+
+
+def find_row_ids(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds | None:
+    """Return the stable row ids of the rows at these offsets of a fragment; None when it does not list them itself."""
+    files = data_paths(metadata)
+    found = _runs.get(files)
+    if found is None or found.meta != metadata.row_id_meta:
+        found = _read_runs(metadata)
+        if found is None:
+            return None
+        _runs.put(files, found)
+    return found.at(offsets)
+
+
+def addresses_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds:
+    """Return the row addresses of the rows at these offsets of a fragment."""
+    return (np.uint64(metadata.id) << np.uint64(ADDRESS_BITS)) | offsets.astype(np.uint64)
+
+
+def _read_runs(metadata: FragmentMetadata) -> RowIdRuns | None:
+    meta, count = metadata.row_id_meta, metadata.physical_rows
+    first = row_id_run(metadata)
+    if first is not None:
+        places, firsts = np.zeros(1, dtype=np.int64), np.array([first], dtype=np.uint64)
+        return RowIdRuns(meta=meta, places=places, firsts=firsts, count=count)
+    row_ids = physical_row_ids(metadata)
+    if row_ids is None:
+        return None
+    # Unsigned numbers wrap, so that a step down is never taken for a step up by one.
+    breaks = np.flatnonzero(np.diff(row_ids) != 1) + 1
+    places = np.concatenate([np.zeros(1, dtype=np.int64), breaks])
+    firsts = row_ids[places] if len(row_ids) else np.zeros(1, dtype=np.uint64)
+    return RowIdRuns(meta=meta, places=places, firsts=firsts, count=len(row_ids))

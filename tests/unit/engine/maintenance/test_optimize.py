@@ -8,15 +8,17 @@ import threading
 import lance
 import pytest
 from tests.auditor import audit
+from tests.crash.later import Torn, later_world, tear_at, watch_for_hours
 from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
-from omnigraph.store.staging import indexes
+from omnigraph.runtime import Runtime
+from omnigraph.store.staging import IndexBuild, indexes
 from omnigraph.store.staging.indexes import segments_of
-from omnigraph.txn.changes import TableSteps
+from omnigraph.txn.changes import IndexBuilds, TableSteps
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -55,8 +57,8 @@ def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session
     done = person(session.optimize())
     assert (done.fragments_before, done.fragments_after, done.fragments_removed) == (6, 1, 6)
     assert {index.column for index in done.indexes if index.action == "built"} == {"id", "name", "bio", "age"}
-    assert done.to_json()["pending_indexes"] == [{"property": "face", "reason": "no vectors"}]
-    assert [(index.column, index.reason) for index in done.pending_indexes] == [("face", "no vectors")]
+    assert {index.kind for index in done.indexes} == {"btree"}
+    assert done.to_json()["pending_indexes"] == []
     fragments, covered = coverage(session)
     assert fragments == 1
     assert all(covered.values())
@@ -105,11 +107,72 @@ def test_trials_that_a_killed_run_left_behind_go_with_the_next_cleanup(session, 
     assert set(left.iterdir()) <= named
 
 
+def _build(session, *builds):
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
+    txn.change(IndexBuilds(table_key="node:Person", builds=builds))
+    branch_writer.commit(txn)
+
+
+def test_indexes_that_no_query_asks_are_removed_in_the_commit_that_does_the_rest(session):
+    numbers = {prop.name: prop.id for prop in session.catalog().nodes["Person"].properties}
+    words = IndexBuild(column="bio", kind="fulltext", name=f"og_p{numbers['bio']}_fulltext")
+    named_by_others = IndexBuild(column="bio", kind="fulltext", name="bio_words")
+    session.mutate('query v() { insert Person { name: "v", face: [1, 2] } }')
+    vectors = IndexBuild(column="face", kind="vector", name=f"og_p{numbers['face']}_vector")
+    _build(session, words, vectors, named_by_others)
+    before = read_graph(session)
+    done = session.optimize()
+    assert len(done.commits) == 1
+    removed = [(index.name, index.column, index.kind) for index in person(done).indexes if index.action == "removed"]
+    assert removed == [(words.name, "bio", "fulltext"), (vectors.name, "face", "vector")]
+    assert "removed 2 unused indexes on bio, face" in str(person(done))
+    assert {"name": words.name, "property": "bio", "kind": "fulltext", "action": "removed"} in person(done).to_json()[
+        "indexes"
+    ]
+    assert {index.name for index in session.snapshot().table("node:Person").indexes()} == {
+        "og_id_btree",
+        *(f"og_p{numbers[name]}_btree" for name in ("name", "bio", "age")),
+        named_by_others.name,
+    }
+    assert coverage(session)[0] == 1
+    assert read_graph(session) == before
+    assert session.optimize().commits == ()
+
+
+def test_unused_indexes_go_even_when_there_is_nothing_else_to_do(session):
+    session.optimize()
+    number = next(prop.id for prop in session.catalog().nodes["Person"].properties if prop.name == "bio")
+    _build(session, IndexBuild(column="bio", kind="fulltext", name=f"og_p{number}_fulltext"))
+    (commit,) = session.optimize().commits
+    assert (commit.operation, commit.touched) == ("ensure_indices", ("node:Person",))
+    assert session.optimize().commits == ()
+
+
+@pytest.mark.parametrize("point", ["txn.claim.after_put", "txn.commit.after_tables", "txn.publish.after_cas"])
+def test_a_removal_that_is_torn_apart_is_finished_or_undone(session, tmp_path, point):
+    number = next(prop.id for prop in session.catalog().nodes["Person"].properties if prop.name == "bio")
+    unused = IndexBuild(column="bio", kind="fulltext", name=f"og_p{number}_fulltext")
+    session.optimize()
+    _build(session, unused)
+    before = read_graph(session)
+    with open_session(tmp_path / "g", runtime=tear_at(Runtime.system(), point)) as dying, pytest.raises(Torn):
+        dying.optimize()
+    world = later_world()
+    with open_session(tmp_path / "g", runtime=world) as later:
+        watch_for_hours(later.store, world)
+        assert read_graph(later) == before
+        later.optimize()
+        assert unused.name not in {index.name for index in later.snapshot().table("node:Person").indexes()}
+        assert later.optimize().commits == ()
+        assert later.query(FIND, {"b": "likes tea 3"}).rows() == [{"p.name": "p3"}]
+
+
 def test_rows_written_since_are_folded_into_the_indexes(session):
     session.optimize()
     session.mutate(ADD, {"n": "late", "b": "likes milk"})
     done = person(session.optimize())
-    assert {index.action for index in done.indexes} == {"extended", "skipped"}
+    assert {index.action for index in done.indexes} == {"extended"}
     assert all(coverage(session)[1].values())
 
 

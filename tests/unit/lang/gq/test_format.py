@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import (
     Binding,
     Delete,
@@ -16,6 +16,7 @@ from omnigraph.lang.gq.ast import (
     ReadBody,
     Variable,
 )
+from omnigraph.lang.gq.format import format_queries
 from omnigraph.lang.source import Comment, Ident
 
 ONE = IntegerLiteral(value=1)

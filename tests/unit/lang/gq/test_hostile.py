@@ -9,8 +9,9 @@ from types import FrameType
 import pytest
 
 from omnigraph.errors import OmnigraphError, QuerySyntaxError, SourceTooLargeError
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import Condition, ListLiteral, Logical, ReadBody
+from omnigraph.lang.gq.format import format_queries
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 
 pytestmark = pytest.mark.more

@@ -127,6 +127,7 @@ class LoadOrder:
     on_delete: OnDelete
     batch: tuple[str, int] | None
     check_sums: bool
+    projections: bool
     cluster_by: ClusterBy | None
     spark: SparkRequest
     has_blob_bases: bool = False
@@ -212,6 +213,7 @@ def _run_local(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) ->
             on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             settings=LoadSettings(check_sums=order.check_sums),
+            projections=order.projections,
         )
         return backend.execute(request, Attachments(progress=None if bar is None else bar.show))
 
@@ -335,6 +337,10 @@ def load(  # noqa: PLR0913 - one parameter per option
     check_sums: Annotated[
         bool, typer.Option("--check-sums", help="Verify the checksums of an exported folder first.")
     ] = False,
+    no_projections: Annotated[
+        bool,
+        typer.Option("--no-projections", help="After a large load, leave its projections to optimize."),
+    ] = False,
     blob_bases: BlobBases = None,
     cluster_by: Annotated[
         list[str] | None,
@@ -380,6 +386,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         on_delete=on_delete.value,
         batch=read_batch(batch),
         check_sums=check_sums,
+        projections=not no_projections,
         cluster_by=read_clusters(cluster_by or ()),
         spark=spark_options.request(),
         has_blob_bases=bool(blob_bases),
@@ -411,7 +418,8 @@ def _lines(done: LoadResult, uri: str) -> Iterable[str]:
     across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
     entities = counted(done.total, "entity", "entities")
     loaded = f"loaded {uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
-    return [loaded, *(() if done.changes is None else [str(done.changes)]), *spark_lines(done)]
+    built = (f"{projection.table_key}: {projection}" for projection in done.projections)
+    return [loaded, *(() if done.changes is None else [str(done.changes)]), *built, *spark_lines(done)]
 
 
 def read_batch(text: str | None) -> tuple[str, int] | None:

@@ -16,8 +16,7 @@ from omnigraph.cli.options import AsJson, GraphOptions, expand_options
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind
-from omnigraph.ir import LintReport, SchemaSource, lint_queries
-from omnigraph.ir.lint import QueryResult
+from omnigraph.ir.lint import LintReport, QueryResult, SchemaSource, lint_queries
 from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.records import record

@@ -38,7 +38,7 @@ Storage = Annotated[
 @status_app.command()
 @expand_options
 def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False) -> int:
-    """Show rows, fragments, index coverage and writes in progress, with advice. Writes nothing."""
+    """Show rows, fragments, indexes, projections and writes in progress, with advice. Writes nothing."""
     address = graph_address(graph, is_direct=True)
     with open_storage(address, mode="read_only") as backend:
         found = backend.execute(StatusRequest(branch=branch, storage=storage))
@@ -62,7 +62,7 @@ def optimize(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compact the tables of a branch and build or extend the indexes that its schema declares.
+    """Compact the tables of a branch, and bring its indexes and projections up to date.
 
     Runs concurrently with writers, changes no query result and removes nothing. Tables that the branch only inherits
     are left to the branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark
@@ -182,7 +182,8 @@ def repair(
 ) -> int:
     """Show tables that were changed by something other than omnigraph, and adopt or discard the changes.
 
-    A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard.
+    A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard. Damaged
+    projections are shown, too, and dropped with --confirm; optimize builds them again.
     Exits with code 11 if a change still needs that decision.
     """
     address = graph_address(graph, is_direct=True)
@@ -201,6 +202,7 @@ def repair(
         "graph_manifest_version": result.manifest_version,
         "datasets": [table.to_json() for table in result.tables],
         **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
+        "projections": [projection.to_json() for projection in result.projections],
     }
     report = PlainReport(document=document, lines=list(result.lines()), remarks=list(_remarks(result)))
     choose_output(as_json=as_json).show(report)
@@ -219,7 +221,8 @@ def _claim(claim: PendingClaim) -> dict[str, Any]:
 
 
 def _remarks(result: RepairResult) -> Iterator[str]:
-    actions = {table.action for table in result.tables}
+    actions: set[str] = {table.action for table in result.tables}
+    actions |= {projection.action for projection in result.projections}
     if "preview" in actions or (result.claims and not result.tables):
         yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:

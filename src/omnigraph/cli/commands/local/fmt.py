@@ -16,7 +16,8 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output, error_lines
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind, OmnigraphError
-from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq import parse_queries
+from omnigraph.lang.gq.format import format_queries
 from omnigraph.lang.pg import format_schema, parse_schema
 from omnigraph.records import record
 

@@ -21,8 +21,9 @@ from omnigraph.engine.query.topology import Adjacency, LayeredEdges
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
+from omnigraph.store.tables.lookup import filter_stream, index_coverage
 from omnigraph.store.tables.pinned import KEY, ROW_ID
-from omnigraph.store.tables.table import Table, filter_stream, index_coverage
+from omnigraph.store.tables.table import Table
 
 _LOG = logging.getLogger(__name__)
 

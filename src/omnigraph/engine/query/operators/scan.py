@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -16,10 +16,10 @@ from omnigraph.engine.query.predicates import evaluate, read_columns, storage_fi
 from omnigraph.engine.query.search import rank_order
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.model import Narrow, TextMatch, UnionScan, Widen
+from omnigraph.ir.model import Column, Compare, Narrow, Predicate, TextMatch, UnionScan, Widen
 from omnigraph.ir.types import fit_assigned, fit_compared
+from omnigraph.store.tables.lookup import index_coverage
 from omnigraph.store.tables.pinned import ROW_ID
-from omnigraph.store.tables.table import index_coverage
 
 # Rows that travel together: enough to pay for a step, few enough that a read can be stopped between two of them.
 MORSEL = 1 << 18
@@ -124,7 +124,7 @@ def _find(context: QueryContext, step: Scan) -> RowIds:
     if not step.filters:
         return entities.all_ids if ranked is None else ranked
     if ranked is not None and len(ranked) * _RANKED_SHARE < entities.table.row_count:
-        return _passing(context, step, ranked)
+        return _passing(context, step, ranked, step.filters)
     if _reads_memory(context, step, entities):
         return _filter_memory(context, step, entities)
     return _filter_storage(context, step, entities)
@@ -147,7 +147,18 @@ def _look_up(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
     node_id = _node_id(context, step, entities)
     if node_id is None:
         return np.zeros(0, dtype=np.int64)
-    return _passing(context, step, entities.find(node_id))
+    found = entities.find(node_id)
+    left = tuple(predicate for predicate in step.filters if not _says_id(predicate, step, entities))
+    return _passing(context, step, found, left) if left else found
+
+
+def _says_id(predicate: Predicate, step: Scan, entities: Entities) -> bool:
+    """Whether a filter says no more than the id that was looked for: the id of a node with one text as its key."""
+    key = entities.owner.key or ()
+    if len(key) != 1 or not isinstance(predicate, Compare) or predicate.op != "=":
+        return False
+    is_key = isinstance(predicate.left, Column) and predicate.left.property == key[0] and predicate.left.type.is_text
+    return is_key and (predicate.right,) == step.key
 
 
 def _node_id(context: QueryContext, step: Scan, entities: Entities) -> str | None:
@@ -198,13 +209,14 @@ def _filter_storage(context: QueryContext, step: Scan, entities: Entities) -> Ro
     for batch in reader:
         context.limits.check(batch.nbytes)
         if batch.num_rows:
-            found.append(_passing(context, step, entities.add(pa.Table.from_batches([batch]))))
+            added = entities.add(pa.Table.from_batches([batch]))
+            found.append(_passing(context, step, added, step.filters))
     context.limits.check(2 * sum(ids.nbytes for ids in found))
     return np.concatenate(found)
 
 
-def _passing(context: QueryContext, step: Scan, row_ids: RowIds) -> RowIds:
+def _passing(context: QueryContext, step: Scan, row_ids: RowIds, filters: Sequence[Predicate]) -> RowIds:
     frame = Frame(length=len(row_ids), ids={step.variable: row_ids})
-    for predicate in step.filters:
+    for predicate in filters:
         frame = frame.keep(evaluate(predicate, FrameRows(context, frame)))
     return frame.ids[step.variable]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,8 @@ class RelationalKernel:
 
         ``best`` is a column that is not looked at when rows are made distinct: each has the least of its values.
         """
+        if is_distinct and not (order or per or best) and (few := self._distinct(rows, shown)) is not None:
+            return few.slice(offset, limit)
         columns = ", ".join(quoted(name) for name in shown)
         wanted = [*shown, *(key.column for key in order), *per]
         every = ", ".join(quoted(name) for name in dict.fromkeys(wanted) if name != best)
@@ -209,6 +212,28 @@ class RelationalKernel:
             text += f" LIMIT {limit}" if limit is not None else ""
             text += f" OFFSET {offset}" if offset else ""
         return self._run(text, rows)
+
+    def _distinct(self, rows: RowStream, shown: Sequence[str]) -> pa.Table | None:
+        """Return each row once if they are few and plain; None, with all rows still to come, if they are not.
+
+        Handing a few hundred rows to the engine and back takes longer than everything else that a short read does.
+        """
+        if not shown or not all(_is_plain_value(rows.schema.field(name).type) for name in shown):
+            return None
+        held: list[pa.RecordBatch] = []
+        batches, held_bytes, count = iter(rows.batches), 0, 0
+        try:
+            for batch in batches:
+                held.append(batch)
+                count += batch.num_rows
+                if count > _FEW_ROWS or held_bytes + batch.nbytes > _FEW_BYTES:
+                    rows.batches = chain(held, batches)
+                    return None
+                self._limits.hold(batch.nbytes)
+                held_bytes += batch.nbytes
+            return distinct_rows(pa.Table.from_batches(held, rows.schema).select(list(shown)))
+        finally:
+            self._limits.hold(-held_bytes)
 
     def _run(self, text: str, rows: RowStream) -> pa.Table:
         if self._engine is None:
@@ -249,6 +274,22 @@ class RelationalKernel:
             details = BadValue(what="sum_int", value=str(error)[:200], expected="a 64-bit integer")
             return QueryRuntimeError("sum_int does not fit a 64-bit integer", details=details)
         return InternalError(f"cannot compute the rows of the query: {error}")
+
+
+# Rows that are made distinct where they are.
+_FEW_ROWS, _FEW_BYTES = 1 << 16, 8 << 20
+
+
+def _is_plain_value(kind: pa.DataType) -> bool:
+    """Whether two values are equal where their bytes are."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def distinct_rows(table: pa.Table) -> pa.Table:
+    """Return each row once, where it comes first; NULL is equal to NULL here."""
+    if table.num_columns == 1:
+        return pa.table([pc.unique(table.column(0))], schema=table.schema)
+    return table.group_by(table.column_names, use_threads=False).aggregate([]).cast(table.schema)
 
 
 _SUMS = frozenset({"sum", "avg"})

@@ -1,0 +1,138 @@
+"""Which projections the tables of a graph are to have, and who builds them.
+
+``BUILDERS`` is the one place that names them: optimizing, loads, the background thread and status all go by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from omnigraph.catalog import Catalog, indexed_texts
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.records import record
+from omnigraph.store.projections.files import Projection
+from omnigraph.store.tables.table import Table
+
+# Called with the bytes that a step of the work is about to take; raises to stop it.
+Check = Callable[[int], None]
+# Tells from the facts of a stored projection whether it can be read.
+Usable = Callable[[Mapping[str, Any]], bool]
+# Makes projections from tables and, if it is about one, from a property; None stands for one that could not be kept.
+Build = Callable[[Sequence[Table], str, Check], Iterable[Projection | None]]
+
+
+@record
+class ProjectionInput:
+    """A table that a projection is made from, and what of it; ``holds_deleted``: rows that are deleted cost nothing."""
+
+    table_key: str
+    columns: tuple[str, ...]
+    holds_deleted: bool = False
+
+
+@record
+class WantedProjection:
+    """A projection that a table is to have, or several that are built at once.
+
+    Args:
+        builder: who builds it, by name.
+        kinds: which structures that makes.
+        inputs: what they are made from, their own table first.
+        prop: the property that they are about; empty when it is none.
+        least_rows: smaller tables get none, as nobody would look for them.
+    """
+
+    builder: str
+    kinds: tuple[str, ...]
+    inputs: tuple[ProjectionInput, ...]
+    prop: str = ""
+    least_rows: int = 0
+
+    @property
+    def table_key(self) -> str:
+        """The table that they are projections of."""
+        return self.inputs[0].table_key
+
+    def of(self, table: Table) -> str:
+        """Return how stored projections call the property: by the number of its column, which a rename keeps."""
+        return next((str(number) for number, name in table.fields if name == self.prop), "") if self.prop else ""
+
+
+@record
+class ProjectionBuilder:
+    """Someone who builds projections: of which tables, and how.
+
+    ``is_usable`` tells from the facts of a stored one whether this version of omnigraph reads it.
+    """
+
+    name: str
+    wanted: Callable[[NodeType | EdgeType, Catalog], Iterator[WantedProjection]]
+    build: Build
+    is_usable: Usable
+
+
+def _always(_: Mapping[str, Any]) -> bool:
+    return True
+
+
+def keys_builder(build: Build, is_usable: Usable = _always) -> ProjectionBuilder:
+    """Return who builds the keys of every table: where the row of an id is, be it deleted or not."""
+
+    def wanted(owner: NodeType | EdgeType, _: Catalog) -> Iterator[WantedProjection]:
+        inputs = (ProjectionInput(table_key=owner.table_key, columns=("id",), holds_deleted=True),)
+        yield WantedProjection(builder="keys", kinds=("keys",), inputs=inputs)
+
+    return ProjectionBuilder(name="keys", wanted=wanted, build=build, is_usable=is_usable)
+
+
+def text_builder(build: Build, is_usable: Usable = _always) -> ProjectionBuilder:
+    """Return who builds the words of every property of free text that ``@index`` names."""
+
+    def wanted(owner: NodeType | EdgeType, _: Catalog) -> Iterator[WantedProjection]:
+        for prop in indexed_texts(owner):
+            inputs = (ProjectionInput(table_key=owner.table_key, columns=(prop.name,)),)
+            yield WantedProjection(builder="text", kinds=("text",), inputs=inputs, prop=prop.name)
+
+    return ProjectionBuilder(name="text", wanted=wanted, build=build, is_usable=is_usable)
+
+
+def adjacency_builder(build: Build, *, least_rows: int = 0) -> ProjectionBuilder:
+    """Return who builds the neighbours along every edge type of so many edges, in both directions at once."""
+
+    def wanted(owner: NodeType | EdgeType, catalog: Catalog) -> Iterator[WantedProjection]:
+        if isinstance(owner, EdgeType):
+            ends = (catalog.nodes[owner.from_type], catalog.nodes[owner.to_type])
+            inputs = (
+                ProjectionInput(table_key=owner.table_key, columns=("src", "dst")),
+                *(ProjectionInput(table_key=node.table_key, columns=("id",)) for node in ends),
+            )
+            kinds = ("adjacency-out", "adjacency-in")
+            yield WantedProjection(builder="adjacency", kinds=kinds, inputs=inputs, least_rows=least_rows)
+
+    return ProjectionBuilder(name="adjacency", wanted=wanted, build=build, is_usable=_always)
+
+
+def _build_adjacency(tables: Sequence[Table], _: str, check: Check) -> Iterable[Projection | None]:
+    from omnigraph.engine.query.topology.stored import build_adjacency  # noqa: PLC0415 - status builds nothing
+
+    edges, sources, targets = tables
+    return build_adjacency(edges, sources, targets, check)
+
+
+# Walks over fewer edges sort them quicker than they find a file.
+_LEAST_EDGES = 20_000
+# Everything that maintenance builds.
+BUILDERS: list[ProjectionBuilder] = [adjacency_builder(_build_adjacency, least_rows=_LEAST_EDGES)]
+
+
+def wanted_projections(catalog: Catalog, table_key: str) -> tuple[WantedProjection, ...]:
+    """Return the projections that a table is to have; none for a table that no type of the schema has."""
+    owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    found = [owner for owner in owners if owner.table_key == table_key]
+    return tuple(wanted for owner in found for builder in BUILDERS for wanted in builder.wanted(owner, catalog))
+
+
+def builder_of(wanted: WantedProjection) -> ProjectionBuilder:
+    """Return who builds a projection."""
+    return next(builder for builder in BUILDERS if builder.name == wanted.builder)

@@ -1,0 +1,150 @@
+"""A read that was asked before is not parsed, planned or described again, and few rows stay where they are."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import omnigraph
+from omnigraph.engine.query import runner
+from omnigraph.engine.query.operators import scan
+from omnigraph.engine.query.output import relational
+from omnigraph.engine.query.steps import Scan
+from omnigraph.engine.relational import EnginePool
+from omnigraph.ir import compile as compiling
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  height: F64? }
+node Day { number: I32 @key  name: String }
+edge Knows: Person -> Person
+"""
+ROWS = {
+    "Person": [
+        {"name": f"p{number}", "age": None if number % 5 == 0 else number % 3, "height": number % 2 + 0.5}
+        for number in range(20)
+    ],
+    "Day": [{"number": number, "name": f"d{number}"} for number in range(3)],
+    "Knows": [{"from": f"p{number}", "to": f"p{(number * 7 + step) % 20}"} for number in range(20) for step in (1, 2)],
+}
+POINT = "query q($name: String) { match { $p: Person { name: $name } } return { $p.age } }"
+HOPS = (
+    "query q($name: String) { match { $p: Person { name: $name }  $p knows $f  $f knows $g }"
+    " return distinct { $g.name } }"
+)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    with omnigraph.init(tmp_path_factory.mktemp("graphs") / "g", SCHEMA) as made:
+        made.load(ROWS)
+        yield made
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """Return what counts the calls of a function from then on."""
+
+    def watch(owner, name):
+        calls, real = [], getattr(owner, name)
+
+        def counted(*arguments, **named):
+            calls.append(arguments)
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+        return calls
+
+    return watch
+
+
+@pytest.mark.parametrize("text", [POINT, HOPS], ids=["point lookup", "two hops"])
+def test_a_repeated_read_is_compiled_planned_and_described_once(graph, count, text):
+    graph.query(text, {"name": "p1"})
+    watched = [
+        count(compiling, "parse_queries"),
+        count(runner, "plan_read"),
+        count(runner, "result_schema"),
+        count(runner, "pattern_of"),
+        count(runner, "start_trace"),
+        count(Scan, "__str__"),
+        count(threading.Thread, "start"),
+    ]
+    answers = [graph.query(text, {"name": f"p{number}"}).rows() for number in range(20)]
+    assert watched == [[]] * len(watched)
+    assert len({repr(answer) for answer in answers}) > 1
+
+
+def test_every_run_of_a_plan_has_figures_of_its_own(graph):
+    one, other = (graph.query(HOPS, {"name": name}) for name in ("p1", "nobody"))
+    assert [step.rows for step in one.info.explanation.steps] != [step.rows for step in other.info.explanation.steps]
+    assert [step.label for step in one.info.explanation.steps] == [step.label for step in other.info.explanation.steps]
+
+
+def test_a_key_that_was_looked_up_is_not_compared_again(graph, count):
+    compared = count(scan, "evaluate")
+    assert graph.query(POINT, {"name": "p7"}).rows() == [{"p.age": 1}]
+    assert compared == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("$p: Person { name: $name }  $p.age = 1", 1),
+        ("$p: Person { name: $name }  $p.age = 2", 0),
+        ('$p: Person { name: $name }  $p.name = "p7"', 1),
+        ('$p: Person { name: $name }  $p.name = "p8"', 0),
+        ('$p: Person { name: $name }  $p.name != "p7"', 0),
+        ("$p: Person { name: $name }  $p.name = null", 0),
+    ],
+)
+def test_every_other_filter_still_decides(graph, pattern, found):
+    text = f"query q($name: String) {{ match {{ {pattern} }} return {{ $p.name }} }}"
+    assert len(graph.query(text, {"name": "p7"}).rows()) == found
+
+
+def test_the_filter_of_a_key_that_is_no_text_still_decides(graph, count):
+    compared = count(scan, "evaluate")
+    text = "query q($number: I32) { match { $d: Day { number: $number } } return { $d.name } }"
+    assert graph.query(text, {"number": 2}).rows() == [{"d.name": "d2"}]
+    assert len(compared) == 1
+
+
+DISTINCT = {
+    "texts": "return distinct { $p.name, $f.name }",
+    "one number, NULL once": "return distinct { $f.age }",
+    "numbers and texts": "return distinct { $p.age, $f.name }",
+    "truth": "return distinct { $p.age = 1 as same }",
+    "cut": "return distinct { $f.age } limit 2",
+}
+
+
+@pytest.mark.parametrize("returned", DISTINCT.values(), ids=DISTINCT)
+def test_few_rows_are_made_distinct_where_they_are_and_as_the_engine_would(graph, count, monkeypatch, returned):
+    text = f"query q() {{ match {{ $p: Person  $p knows $f }} {returned} }}"
+    taken = count(EnginePool, "take")
+    few = graph.query(text).rows()
+    assert taken == []
+    monkeypatch.setattr(relational, "_FEW_ROWS", 0)
+    many = graph.query(text).rows()
+    assert len(taken) == 1
+    assert len(few) == len({repr(row) for row in few})
+    if "limit" in returned:
+        assert len(few) == len(many)
+    else:
+        assert sorted(map(repr, few)) == sorted(map(repr, many))
+
+
+@pytest.mark.parametrize("limit", ["_FEW_ROWS", "_FEW_BYTES"])
+def test_what_is_too_much_to_stay_reaches_the_engine_whole(graph, monkeypatch, limit):
+    text = "query q() { match { $p: Person  $f: Person } return distinct { $p.name, $f.name } }"
+    monkeypatch.setattr(relational, limit, 100)
+    assert len(graph.query(text).rows()) == 400
+
+
+@pytest.mark.parametrize("returned", ["{ $f.height }", "{ $f.name } order { $f.name }"], ids=["floats", "ordered"])
+def test_what_is_compared_or_ordered_in_another_way_is_left_to_the_engine(graph, count, returned):
+    taken = count(EnginePool, "take")
+    rows = graph.query(f"query q() {{ match {{ $p: Person  $p knows $f }} return distinct {returned} }}").rows()
+    assert len(taken) == 1
+    assert len(rows) == len({repr(row) for row in rows})
