@@ -188,6 +188,12 @@ class ReadTable(Table):
         names = list(columns)
         return self._reading.show(self._stored.matching(column, predicate, mask, self._origins(names)), names)
 
+    def stored_column(self, name: str) -> str | None:
+        """Return the name under which a column is stored with the values that are read; None when it is not."""
+        origin = self._reading.origin(name)
+        is_same = origin is not None and self._stored.schema.field(origin).type == self.schema.field(name).type
+        return origin if is_same else None
+
     def indexes(self) -> tuple[TableIndex, ...]:
         """Return the indexes of the stored version, by the names of its columns."""
         return self._stored.indexes()

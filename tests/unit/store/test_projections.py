@@ -1,6 +1,7 @@
 """Projections are found by table and kind, fit the rows of any version, and are never trusted blindly."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from omnigraph.runtime import counting
@@ -8,6 +9,7 @@ from omnigraph.store.projections.cache import ProjectionCache
 from omnigraph.store.projections.coverage import cover, match
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX, ProjectionStore
 from omnigraph.store.projections.format import pack, unpack_header
+from omnigraph.store.staging import stage_change, stage_columns
 
 ARRAYS = {"numbers": np.arange(1000, dtype=np.int32), "grid": np.ones((3, 4), dtype=np.float32), "none": np.zeros(0)}
 
@@ -69,6 +71,18 @@ def test_a_damaged_file_is_dropped_wherever_it_is_damaged(local, ids):
     [found] = local.another_process().datasets.projections.find("nodes/1", "keys")
     assert found.load() is None
     assert files(local.storage) == []
+
+
+def test_a_file_with_a_damaged_header_is_replaced_by_the_next_that_saves_it(local, ids):
+    table = local.open(local.create(*ids))
+    save(local.datasets.projections, table)
+    [path] = files(local.storage)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+    other = local.another_process().datasets.projections
+    assert other.find("nodes/1", "keys") == ()
+    assert save(other, table) is not None
+    assert path.read_bytes() == whole
 
 
 def test_a_file_of_another_format_or_kind_is_left_alone(local, ids):
@@ -162,3 +176,31 @@ def test_where_nothing_can_be_cached_a_projection_is_held_in_memory(on_s3, ids, 
     assert found.load()["numbers"].tolist() == ARRAYS["numbers"].tolist()
     assert (found.mapped_bytes, found.private_bytes) == (0, found.header.body_bytes)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_fragments_without_the_column_are_told_apart(local):
+    pin = local.create("r1", "r2")
+    pin = local.change(pin, upserts=["s1", "s2"])
+    table = local.open(pin)
+    schema = table.schema.append(pa.field("later", pa.string()))
+    origins = {name: name for name in table.schema.names}
+    pin = local.commit(stage_columns(table, schema, origins, **local.origin))
+    covered = cover(local.open(pin), ["later"])
+    assert match(covered, local.open(pin), ["later"]).is_exact
+    pin = local.commit(stage_change(local.open(pin), deletes=["s1"], **local.origin))
+    found = match(covered, local.open(pin), ["later"])
+    assert (found.uncovered, found.lost, found.gone_places.tolist()) == ((), (), [2])
+
+
+def test_some_fragments_can_be_covered_alone_and_pieces_say_all_deleted_rows(local, ids):
+    pin = local.create(*ids)
+    pin = local.change(pin, upserts=["s1", "s2"])
+    pin = local.change(pin, deletes=["r2", "s2"])
+    covered = cover(local.open(pin), ["id"], [1])
+    assert (covered.row_count, len(covered.fragments)) == (2, 1)
+    found = match(covered, local.open(pin), ["id"])
+    assert (found.uncovered, [piece.index for piece in found.pieces]) == ((0,), [1])
+    assert [(piece.gone.tolist(), piece.deleted.tolist()) for piece in found.pieces] == [([], [1])]
+    whole = cover(local.open(pin), ["id"])
+    later = match(whole, local.open(local.change(pin, deletes=["r5"])), ["id"])
+    assert [(piece.gone.tolist(), piece.deleted.tolist()) for piece in later.pieces] == [([5], [2, 5]), ([], [1])]

@@ -126,11 +126,24 @@ def _build_keys(tables: Sequence[Table], _: str, check: Check) -> Iterable[Proje
     return (build_keys(tables[0], check),)
 
 
+def _build_text(tables: Sequence[Table], prop: str, check: Check) -> Iterable[Projection | None]:
+    from omnigraph.engine.query.search.stored import build_text  # noqa: PLC0415 - status builds nothing
+
+    return (build_text(tables[0], prop, check),)
+
+
+def _are_words_usable(facts: Mapping[str, Any]) -> bool:
+    from omnigraph.engine.query.search.stored import is_usable  # noqa: PLC0415 - only a graph with words needs it
+
+    return is_usable(facts)
+
+
 # Walks over fewer edges sort them quicker than they find a file.
 _LEAST_EDGES = 20_000
 # Everything that maintenance builds.
 BUILDERS: list[ProjectionBuilder] = [
     keys_builder(_build_keys, are_keys_usable),
+    text_builder(_build_text, _are_words_usable),
     adjacency_builder(_build_adjacency, least_rows=_LEAST_EDGES),
 ]
 

@@ -19,7 +19,7 @@ from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
-from omnigraph.engine.query.search import TextIndexes
+from omnigraph.engine.query.search import TextIndex, TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
@@ -30,6 +30,7 @@ from omnigraph.ir.model import (
     INTERFACE_MARK,
     PRIVATE_MARK,
     TABLE_MARK,
+    Bm25Ranking,
     Column,
     Condition,
     Constant,
@@ -42,6 +43,7 @@ from omnigraph.ir.model import (
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.table import Table
 
 if TYPE_CHECKING:
@@ -73,6 +75,19 @@ class ReadMemory:
             engines=engines or EnginePool(),
             versions=known_versions(),
         )
+
+
+@record
+class LeadingRanking:
+    """A ranking by words that leaves out every row that has none of them.
+
+    Args:
+        ranking: the ranking.
+        limit: how many entities matter, when nothing but the ranking chooses among them.
+    """
+
+    ranking: Bm25Ranking
+    limit: int | None = None
 
 
 class MatchedRows(Protocol):
@@ -152,11 +167,14 @@ class QueryContext:
         self.versions = versions
         # Entities that an optional block may leave missing.
         self.nullable: frozenset[str] = frozenset()
+        # The ranking by words that decides which rows there are, as long as no block or stage is between.
+        self.leading: LeadingRanking | None = None
         # What the rankings of stages compare with.
         self.rankings: Mapping[Ranking, RankingInput] = {}
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
+        self._text_scores: dict[tuple[TablePin, str, str], tuple[Positions, npt.NDArray[np.float64]]] = {}
         # What counting found for every node at once, by the step that asked.
         self.whole_weights: dict[CountExpand, npt.NDArray[np.int64]] = {}
 
@@ -164,6 +182,7 @@ class QueryContext:
         """Return the same run seen from inside a block or a stage, where variables may have other types."""
         inner = copy(self)
         inner.variables = variables
+        inner.leading = None
         if nullable is not None:
             inner.nullable = nullable
         return inner
@@ -250,11 +269,25 @@ class QueryContext:
         query = self.given(predicate.query)
         if query is None:
             return found
-        index = self.memory.texts.get(entities.image, predicate.field.property, self.limits.check)
+        index = self.text_index(entities, predicate.field.property)
         if predicate.function == "fuzzy":
             found[index.fuzzy(query, self._max_edits(predicate))] = True
         else:
             found[index.matches(query)] = True
+        return found
+
+    def text_index(self, entities: Entities, name: str) -> TextIndex:
+        """Return the words of a property of all entities."""
+        return self.memory.texts.get(entities.image, name, self.limits.check)
+
+    def text_scores(self, entities: Entities, name: str, query: str) -> tuple[Positions, npt.NDArray[np.float64]]:
+        """Return the entities that have any of the words, by their codes, and the score of each; worked out once."""
+        key = (entities.table.pin, name, query)
+        found = self._text_scores.get(key)
+        if found is None:
+            found = self.text_index(entities, name).scores(query)
+            self.limits.hold(found[0].nbytes + found[1].nbytes)
+            self._text_scores[key] = found
         return found
 
     def _max_edits(self, predicate: TextMatch) -> int:

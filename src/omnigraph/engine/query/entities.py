@@ -25,6 +25,7 @@ from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct, unta
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
+from omnigraph.engine.query.topology.image import ranks_of
 from omnigraph.errors import QueryMemoryError
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.table import Table
@@ -144,6 +145,17 @@ class Entities:
         if first is not None:
             return row_ids - first if first else row_ids
         return self.image.codes_of(row_ids.view(np.uint64))
+
+    def row_ids_of(self, codes: Positions) -> RowIds:
+        """Return the row ids of entities by where they stand in the image."""
+        first = self.image.first_row_id
+        return self.all_ids[codes] if first is None else codes + first
+
+    def id_ranks(self, codes: Positions) -> Positions:
+        """Return numbers that order entities as their ids do; the ids of few are fetched."""
+        if self.has_in_memory((KEY,)) or self.prefers_memory(len(codes)):
+            return self.image.id_ranks(codes)
+        return ranks_of(pa.chunked_array([self.values(self.row_ids_of(codes), KEY)]))
 
     def distinct_codes(self, codes: Positions) -> Positions:
         """Return every code once, ascending."""

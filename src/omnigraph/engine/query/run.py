@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.context import MatchedRows, QueryContext
+from omnigraph.engine.query.context import LeadingRanking, MatchedRows, QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
@@ -18,6 +18,7 @@ from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColu
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     AggregateCall,
+    Bm25Ranking,
     Column,
     EntityRef,
     Expand,
@@ -69,6 +70,9 @@ def _staged(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterat
 def _classic(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     ranking = plan.read.ranking
     given = None if ranking is None else resolve_ranking(context, ranking)
+    if isinstance(ranking, Bm25Ranking) and plan.read.groups is None:
+        limit = plan.read.limit if len(plan.steps) == 1 else None
+        context.leading = LeadingRanking(ranking=ranking, limit=limit)
     frames = run_steps(context, plan.steps, iter([UNIT]))
     if plan.read.groups is not None:
         return _grouped(context, plan, frames, given)

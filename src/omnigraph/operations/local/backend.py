@@ -50,7 +50,7 @@ class LocalBackend:
         """
         seen = self._engine.projection_figures
         memory = self._engine.reads.memory
-        cached = memory.topology.stats.size_bytes + memory.texts.size_bytes
+        cached = memory.topology.stats.size_bytes + memory.texts.private_bytes
         return {
             **self._engine.runtime.tally.counts(),
             "cache_bytes": cached,

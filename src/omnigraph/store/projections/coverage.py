@@ -16,7 +16,7 @@ from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.projections.format import CoveredFragment, CoveredTable
 from omnigraph.store.tables.pinned import ROW_ADDRESS, PinnedTable
-from omnigraph.store.tables.pins import FragmentRef
+from omnigraph.store.tables.pins import FragmentRef, data_paths
 from omnigraph.store.tables.row_versions import read_deletions
 
 Offsets = npt.NDArray[np.uint32]
@@ -39,6 +39,7 @@ class Piece:
         index: which of the version's fragments it is.
         gone: the offsets of rows that were there for the projection and are deleted at the version, ascending.
         back: the offsets of rows that were deleted for the projection and are there at the version, ascending.
+        deleted: the offsets of all rows that are deleted at the version, ascending.
     """
 
     start: int
@@ -46,6 +47,7 @@ class Piece:
     index: int
     gone: Offsets
     back: Offsets
+    deleted: Offsets
 
 
 @record
@@ -76,9 +78,10 @@ class Match:
         return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
 
 
-def cover(table: PinnedTable, columns: Sequence[str]) -> CoveredTable:
-    """Return what a projection covers that is made from these columns of every row of a table."""
+def cover(table: PinnedTable, columns: Sequence[str], indexes: Sequence[int] | None = None) -> CoveredTable:
+    """Return what a projection covers that is made from these columns of every row of a table, or of some fragments."""
     numbers = _numbers(table, columns)
+    chosen = table.fragments if indexes is None else [table.fragments[index] for index in indexes]
     return CoveredTable(
         location=table.pin.location,
         fragments=tuple(
@@ -88,7 +91,7 @@ def cover(table: PinnedTable, columns: Sequence[str]) -> CoveredTable:
                 deletion=_deletion(fragment.metadata),
                 deleted=deleted_rows(table, fragment).tobytes(),
             )
-            for fragment in table.fragments
+            for fragment in chosen
         ),
     )
 
@@ -114,8 +117,8 @@ def match(covered: CoveredTable, table: PinnedTable, columns: Sequence[str], *, 
             uncovered.append(index)
         else:
             seen.add(at)
-            count, (gone, back) = covered.fragments[at].row_count, changed
-            pieces.append(Piece(start=starts[at], count=count, index=index, gone=gone, back=back))
+            count, (gone, back, deleted) = covered.fragments[at].row_count, changed
+            pieces.append(Piece(start=starts[at], count=count, index=index, gone=gone, back=back, deleted=deleted))
     lost = tuple((starts[at], starts[at + 1]) for at in range(len(covered.fragments)) if at not in seen)
     return Match(pieces=tuple(pieces), lost=lost, uncovered=tuple(uncovered))
 
@@ -143,14 +146,17 @@ def _scanned(table: PinnedTable, fragment: FragmentRef) -> Offsets:
     return np.flatnonzero(is_deleted).astype(np.uint32)
 
 
-def _changed(known: CoveredFragment, table: PinnedTable, fragment: FragmentRef) -> tuple[Offsets, Offsets] | None:
-    """Return which rows were deleted since, and which were not yet; None when it is another fragment."""
+def _changed(
+    known: CoveredFragment, table: PinnedTable, fragment: FragmentRef
+) -> tuple[Offsets, Offsets, Offsets] | None:
+    """Return which rows were deleted since, which were not yet, and all that are; None when it is another fragment."""
     if known.row_count != fragment.metadata.physical_rows:
         return None
+    before = np.frombuffer(known.deleted, dtype=np.uint32)
     if known.deletion == _deletion(fragment.metadata):
-        return _NONE, _NONE
-    before, now = np.frombuffer(known.deleted, dtype=np.uint32), deleted_rows(table, fragment)
-    return np.setdiff1d(now, before, assume_unique=True), np.setdiff1d(before, now, assume_unique=True)
+        return _NONE, _NONE, before
+    now = deleted_rows(table, fragment)
+    return np.setdiff1d(now, before, assume_unique=True), np.setdiff1d(before, now, assume_unique=True), now
 
 
 def _numbers(table: PinnedTable, columns: Sequence[str]) -> frozenset[int]:
@@ -158,7 +164,9 @@ def _numbers(table: PinnedTable, columns: Sequence[str]) -> frozenset[int]:
 
 
 def _files(metadata: FragmentMetadata, numbers: frozenset[int]) -> tuple[str, ...]:
-    return tuple(file._path for file in metadata.files if numbers.intersection(file.fields))  # noqa: SLF001 - the plain field
+    holding = tuple(file._path for file in metadata.files if numbers.intersection(file.fields))  # noqa: SLF001 - the plain field
+    # A column that was added later is in no file of older fragments, which still have to be told apart.
+    return holding or data_paths(metadata)
 
 
 def _deletion(metadata: FragmentMetadata) -> tuple[int, int] | None:

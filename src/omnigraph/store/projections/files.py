@@ -269,7 +269,8 @@ class ProjectionStore:
                 self._failpoints.hit("store.projection.before_write")
             return
         path = self._storage.path(key)
-        if path.exists():
+        # The name tells what is in it; a file of that name that cannot be read is damaged.
+        if path.exists() and self._read_header(key) is not None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         staged, descriptor = _open_staged(path)

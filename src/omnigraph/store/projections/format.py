@@ -35,7 +35,7 @@ class CoveredFragment(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment as a projection saw it.
 
     Args:
-        files: its data files, as far as they hold what the projection is made from.
+        files: its data files, as far as they hold what the projection is made from; all where none does.
         row_count: how many rows its files hold, deleted ones too.
         deletion: which deletion file it had, by its two numbers.
         deleted: the places of the rows that were deleted, as unsigned 32-bit numbers, ascending.

@@ -114,6 +114,10 @@ class PinnedTable:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.pin}, rows={self.row_count}, fragments={len(self.fragments)})"
 
+    def stored_column(self, name: str) -> str | None:
+        """Return the name under which a column is stored with the values that are read; None when it is not."""
+        return name if any(name == known for _, known in self.fields) else None
+
     def indexes(self) -> tuple[TableIndex, ...]:
         """Return the indexes of this version; read once."""
         if self._indexes is None:

@@ -16,6 +16,7 @@ from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, RowIds, tagged, untagged
 from omnigraph.engine.query.predicates import evaluate, read_columns, storage_filter
+from omnigraph.engine.query.search import rank_order
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Column, Compare, Narrow, Predicate, TextMatch, UnionScan, Widen
@@ -29,6 +30,8 @@ MORSEL = 1 << 18
 _NARROW = 8
 # Columns of larger tables are not brought into memory for one filter.
 _MEMORY_ROWS = 5_000_000
+# Filters are asked about so few of the nodes that a ranking leaves, about all of them otherwise.
+_RANKED_SHARE = 16
 
 
 def morsel_rows(variables: int) -> int:
@@ -120,11 +123,27 @@ def _find(context: QueryContext, step: Scan) -> RowIds:
         limit = min(step.limit, entities.table.row_count)
         rows = entities.table.read([*entities.columns, ROW_ID], limit=limit)
         return entities.add(rows)
+    ranked = _ranked_ids(context, step, entities)
     if not step.filters:
-        return entities.all_ids
+        return entities.all_ids if ranked is None else ranked
+    if ranked is not None and len(ranked) * _RANKED_SHARE < entities.table.row_count:
+        return _passing(context, step, ranked, step.filters)
     if _reads_memory(context, step, entities):
         return _filter_memory(context, step, entities)
     return _filter_storage(context, step, entities)
+
+
+def _ranked_ids(context: QueryContext, step: Scan, entities: Entities) -> RowIds | None:
+    """Return the nodes that a ranking by words does not leave out; None when no such ranking decides."""
+    leading = context.leading
+    if leading is None or leading.ranking.variable != step.variable:
+        return None
+    query = str(context.given(leading.ranking.query))
+    codes, scores = context.text_scores(entities, leading.ranking.field.property, query)
+    if leading.limit is not None and not step.filters:
+        best = rank_order(scores, codes, entities.id_ranks, limit=leading.limit, is_descending=True)
+        codes = np.sort(codes[best])
+    return entities.row_ids_of(codes)
 
 
 def _look_up(context: QueryContext, step: Scan, entities: Entities) -> RowIds:

@@ -115,9 +115,12 @@ def places_of(
         return places, scores
     ranked = _RankedVariable(context, ranking.variable, row_ids[rows])
     order, values = _ranked_entities(context, ranking, given, ranked, ranked.distinct, limit)
-    place, value = np.full(ranked.count, -1, dtype=np.int64), np.full(ranked.count, np.nan)
-    place[order], value[order] = np.arange(len(order)), values
-    places[rows], scores[rows] = place[ranked.codes], value[ranked.codes]
+    # A slot for every entity that rows hold, not for every one that there is.
+    place, value = np.full(len(ranked.distinct), -1, dtype=np.int64), np.full(len(ranked.distinct), np.nan)
+    best = ranked.slots(order)
+    place[best], value[best] = np.arange(len(order)), values
+    held = ranked.slots(ranked.codes)
+    places[rows], scores[rows] = place[held], value[held]
     return places, scores
 
 
@@ -161,6 +164,11 @@ class _RankedVariable:
         self.count = int(self._starts[-1])
         self.distinct = distinct(self.codes)
 
+    def slots(self, codes: Positions) -> Positions:
+        """Return where codes that rows hold stand among the distinct ones."""
+        is_whole = len(self.distinct) == self.count
+        return codes if is_whole else np.searchsorted(self.distinct, codes)
+
     def by_part(self, codes: Positions) -> Iterator[tuple[Entities, int, Positions]]:
         """Yield each type with the number that its counting starts at, and its share of ascending codes."""
         bounds = np.searchsorted(codes, self._starts)
@@ -171,7 +179,7 @@ class _RankedVariable:
     def id_ranks(self, codes: Positions) -> Positions:
         """Return numbers that sort as the ids of entities do, and equal ids by the order of their types."""
         if len(self.parts) == 1:
-            return self.parts[0].image.id_ranks(codes)
+            return self.parts[0].id_ranks(codes)
         owners = np.searchsorted(self._starts, codes, side="right") - 1
         ids = np.empty(len(codes), dtype=object)
         for number, part in enumerate(self.parts):
@@ -275,14 +283,13 @@ def _nearest_exactly(
 ) -> tuple[Positions, Scores]:
     image = entities.image
     norms = image.derived(name, "squared norms", squared_norms)
-    return nearest(image.column(name), query, most, image.id_ranks, codes, norms)
+    return nearest(image.column(name), query, most, entities.id_ranks, codes, norms)
 
 
 def _scored(
     context: QueryContext, name: str, given: RankingInput, entities: Entities, codes: Positions
 ) -> tuple[Positions, Scores]:
-    index = context.memory.texts.get(entities.image, name, context.limits.check)
-    matched, scores = index.scores(given.queries[0])
+    matched, scores = context.text_scores(entities, name, given.queries[0])
     if len(codes) == entities.image.row_count:
         return matched, scores
     inside = np.zeros(entities.image.row_count, dtype=np.bool_)

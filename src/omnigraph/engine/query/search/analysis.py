@@ -21,7 +21,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from Stemmer import Stemmer
+from Stemmer import version as stemmer_version
 
+# Raised whenever some text gives other terms than before: stored postings of another analysis are not used.
+REVISION = 1
+# Letters and stems are what these say.
+ANALYSER = f"{REVISION}; Unicode {unicodedata.unidata_version}; Snowball {stemmer_version()}"
 MAX_TOKEN_LENGTH = 40
 # The classic short list: with a longer one more words could not be found, and BM25 weighs common words low anyway.
 STOP_WORDS = frozenset(

@@ -2,186 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.engine.query.search.analysis import Spellings, Vocabulary, analyse, batches, term_occurrences
+from omnigraph.engine.query.search.analysis import analyse
+from omnigraph.engine.query.search.places import Moves
+from omnigraph.engine.query.search.postings import Check, Postings, postings_of
 from omnigraph.records import record
-from omnigraph.store.tables.pins import TablePin
-
-# Bytes that one byte of text may take while it is turned into postings.
-_WORKING_FACTOR = 8
-_DOC_BITS = 32
-_DOC_MASK = (1 << _DOC_BITS) - 1
-# A Python string with its place in a dictionary.
-_TERM_BYTES = 150
-
-
-@dataclass(frozen=True, kw_only=True)
-class PostingSegment:
-    """Postings in CSR form: those of term ``t`` stand at ``offsets[t]:offsets[t + 1]`` of ``rows`` and ``counts``.
-
-    ``lengths`` holds the number of terms of every row. Rows are numbered from 0 within the segment.
-    """
-
-    terms: dict[str, int]
-    offsets: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
-    lengths: npt.NDArray[np.int32]
-
-    @classmethod
-    def build(cls, texts: pa.ChunkedArray, check: Callable[[int], None]) -> PostingSegment:
-        """Analyse texts; ``check`` is asked before each step that takes memory or time."""
-        vocabulary = Vocabulary()
-        keys: list[npt.NDArray[np.int64]] = []
-        lengths: list[npt.NDArray[np.int64]] = []
-        start = held = 0
-        for batch in batches(texts):
-            check(held + _WORKING_FACTOR * batch.nbytes)
-            rows, terms = term_occurrences(batch, vocabulary)
-            lengths.append(np.bincount(rows, minlength=len(batch)))
-            keys.append((terms << _DOC_BITS) | (rows + start))
-            start += len(batch)
-            held += keys[-1].nbytes + lengths[-1].nbytes
-        check(3 * held)
-        together = np.concatenate([np.zeros(0, dtype=np.int64), *keys])
-        keys.clear()
-        together.sort()
-        return cls._of_sorted(vocabulary.terms, together, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]))
-
-    @classmethod
-    def _of_sorted(
-        cls, terms: dict[str, int], keys: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-    ) -> PostingSegment:
-        firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), dtype=np.bool_), keys[1:] != keys[:-1]]))
-        distinct = keys[firsts]
-        return cls(
-            terms=terms,
-            offsets=np.searchsorted(distinct, np.arange(len(terms) + 1, dtype=np.int64) << _DOC_BITS),
-            rows=(distinct & _DOC_MASK).astype(np.int32),
-            counts=np.diff(firsts, append=len(keys)).astype(np.int32),
-            lengths=lengths.astype(np.int32),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """What the segment takes in memory."""
-        arrays = (self.offsets, self.rows, self.counts, self.lengths)
-        return sum(array.nbytes for array in arrays) + _TERM_BYTES * len(self.terms)
-
-    @cached_property
-    def spellings(self) -> Spellings:
-        """The terms as edit distances are computed from them."""
-        return Spellings(self.terms)
-
-    def postings(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the rows that hold a term, ascending, and how often each does."""
-        number = self.terms.get(term)
-        if number is None:
-            return self.rows[:0], self.counts[:0]
-        chosen = slice(self.offsets[number], self.offsets[number + 1])
-        return self.rows[chosen], self.counts[chosen]
-
+from omnigraph.store.projections.files import Projection
+from omnigraph.store.projections.format import CoveredFragment
 
 K1 = 1.2
 B = 0.75
 MAX_EXPANSIONS = 50
 
 Codes = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 
-
-class SupportsTexts(Protocol):
-    """One version of a table whose rows are known by codes, counted from 0."""
-
-    @property
-    def pin(self) -> TablePin:
-        """Which version this is."""
-        ...
-
-    @property
-    def row_count(self) -> int:
-        """How many codes there are."""
-        ...
-
-    @property
-    def row_ids(self) -> npt.NDArray[np.uint64]:
-        """The stable row id of every code."""
-        ...
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """Return a whole column by code."""
-        ...
-
-    def codes_of(self, row_ids: npt.NDArray[np.uint64]) -> Codes:
-        """Return the codes of row ids, -1 for a row that this version does not have."""
-        ...
+# Sorting so few hits beats an array with a slot for every row.
+_SPARSE_SHARE = 16
+_SUMMED_SHARE = 2
 
 
 @record
-class Part:
-    """A segment and the code that each of its rows has in this version, -1 for rows that are gone or changed."""
+class Hits:
+    """The rows of one part that hold a term, how often each does, and how many terms each has."""
 
-    segment: PostingSegment
     codes: Codes
+    counts: npt.NDArray[Any]
+    lengths: npt.NDArray[Any]
+
+
+@record
+class IndexPart:
+    """Postings of some fragments.
+
+    Args:
+        postings: those of all rows that the fragments had.
+        fragments: what they are made from.
+        projection: the file that they are mapped from.
+        start: which place of the index their first one is.
+        moves: where their rows are, if the places of the index do not tell: rows of one version that are in no others.
+    """
+
+    postings: Postings
+    fragments: tuple[CoveredFragment, ...] = ()
+    projection: Projection | None = None
+    start: int = 0
+    moves: Moves | None = None
 
     @property
-    def live_count(self) -> int:
-        """How many rows of the segment this version still has."""
-        return int(np.count_nonzero(self.codes >= 0))
-
-    def postings(self, term: str) -> tuple[Codes, npt.NDArray[np.int32]]:
-        """Return the codes of the live rows that hold a term, and how often each does."""
-        rows, counts = self.segment.postings(term)
-        codes = self.codes[rows]
-        is_live = codes >= 0
-        return (codes, counts) if is_live.all() else (codes[is_live], counts[is_live])
+    def private_bytes(self) -> int:
+        """What they take in the memory of this process."""
+        arrays = self.postings.size_bytes if self.projection is None else self.projection.private_bytes
+        return arrays + self.postings.made_bytes
 
 
 class TextIndex:
-    """Postings of every row of one version, in parts that later versions share. Immutable, safe to share."""
+    """Postings of every row of one version, in parts that other versions share. Immutable, safe to share.
 
-    def __init__(self, row_ids: npt.NDArray[np.uint64], texts: pa.ChunkedArray, parts: tuple[Part, ...]) -> None:
-        self.row_ids = row_ids
-        self.texts = texts
-        self.parts = parts
+    Args:
+        parts: the postings; every row with a text is in exactly one of them.
+        moves: the code in this version of every place of the index.
+        row_count: how many codes there are.
+        text_count: how many rows have a text.
+        term_count: how many terms all of them have together.
+    """
+
+    def __init__(
+        self, parts: Sequence[IndexPart], moves: Moves, *, row_count: int, text_count: int, term_count: int
+    ) -> None:
+        self.parts = tuple(parts)
+        self.moves = moves
+        self.row_count = row_count
+        self.text_count = text_count
+        self.term_count = term_count
+        self._has_gone = moves.has_gone
 
     @classmethod
-    def build(cls, image: SupportsTexts, texts: pa.ChunkedArray, check: Callable[[int], None]) -> TextIndex:
-        """Index every row."""
-        return cls(image.row_ids, texts, _parts_over((), np.arange(image.row_count), texts, check))
+    def build(cls, texts: pa.ChunkedArray, check: Check) -> TextIndex:
+        """Index texts, whose codes are their places; ``check`` is asked before each step that takes memory or time."""
+        postings = postings_of(texts, check)
+        return cls(
+            [IndexPart(postings=postings)],
+            Moves.none(),
+            row_count=len(texts),
+            text_count=postings.text_count,
+            term_count=postings.term_count,
+        )
 
-    def extend(self, image: SupportsTexts, texts: pa.ChunkedArray, check: Callable[[int], None]) -> TextIndex:
-        """Return the index of another version of the table; only rows that this one does not have are analysed.
-
-        A row is the same when its row id and its text are, so it does not matter how the two versions are related.
-        """
-        check(texts.nbytes)
-        moved = image.codes_of(self.row_ids)
-        moved = np.where(_is_same(self.texts, texts, moved), moved, -1)
-        parts = [Part(segment=part.segment, codes=_compose(part.codes, moved)) for part in self.parts]
-        kept = _worth_keeping(parts)
-        is_fresh = np.ones(image.row_count, dtype=np.bool_)
-        for part in kept:
-            is_fresh[part.codes[part.codes >= 0]] = False
-        return TextIndex(image.row_ids, texts, _parts_over(kept, np.flatnonzero(is_fresh), texts, check))
-
-    @cached_property
-    def size_bytes(self) -> int:
-        """What the index keeps in memory, the texts and the segments it shares with others included."""
-        parts = sum(part.segment.size_bytes + part.codes.nbytes for part in self.parts)
-        return int(parts + self.row_ids.nbytes + self.texts.nbytes + self._damping.nbytes)
+    @property
+    def private_bytes(self) -> int:
+        """What the index takes in the memory of this process, parts that it shares with others included."""
+        return self.moves.size_bytes + sum(part.private_bytes for part in self.parts)
 
     def matches(self, query: str) -> Codes:
         """Return the codes of the rows that hold any term of the query, ascending."""
-        return self._holding(analyse(query))
+        return self._holding(frozenset(analyse(query)))
 
     def fuzzy(self, query: str, max_edits: int) -> Codes:
         """Return the codes of the rows that hold a term within ``max_edits`` edits of a query term, ascending.
@@ -190,94 +111,86 @@ class TextIndex:
         ones the first in alphabetical order. A negative number of edits allows none.
         """
         terms = frozenset(analyse(query))
-        return self._holding(near for term in terms for near in self._expand(term, max(max_edits, 0)))
+        return self._holding(frozenset(near for term in terms for near in self._expand(term, max(max_edits, 0))))
 
-    def scores(self, query: str) -> tuple[Codes, npt.NDArray[np.float64]]:
+    def scores(self, query: str) -> tuple[Codes, Scores]:
         """Return the codes of the rows that hold any term of the query, ascending, and their BM25 scores.
 
         With N rows whose text is not NULL, n of them holding term t, f occurrences of t among the d terms of the row
         and m terms per row on average, the score is the sum over the distinct terms of the query of
         ``ln(1 + (N - n + 0.5) / (n + 0.5)) * f * (k1 + 1) / (f + k1 * (1 - b + b * d / m))``, k1 = 1.2 and b = 0.75.
         """
-        totals = np.zeros(len(self.row_ids))
-        is_hit = np.zeros(len(self.row_ids), dtype=np.bool_)
+        codes, scores = list[Codes](), list[Scores]()
         # A fixed order of terms makes every sum the same number, whatever the parts are.
         for term in sorted(frozenset(analyse(query))):
-            found = [part.postings(term) for part in self.parts]
-            holding = sum(len(codes) for codes, _ in found)
-            rarity = np.log1p((self._text_count - holding + 0.5) / (holding + 0.5))
-            for codes, counts in found:
-                totals[codes] += rarity * (counts * (K1 + 1) / (counts + self._damping[codes]))
-                is_hit[codes] = True
-        hits = np.flatnonzero(is_hit)
-        return hits, totals[hits]
+            found = self._find(term)
+            holding = sum(len(hits.codes) for hits in found)
+            rarity = float(np.log1p((self.text_count - holding + 0.5) / (holding + 0.5)))
+            for hits in found:
+                counts = hits.counts.astype(np.float64)
+                codes.append(hits.codes)
+                scores.append(rarity * (counts * (K1 + 1) / (counts + self._damping(hits.lengths))))
+        return self._summed(codes, scores)
 
-    @property
-    def _text_count(self) -> int:
-        return len(self.texts) - int(self.texts.null_count)
-
-    @cached_property
-    def _damping(self) -> npt.NDArray[np.float64]:
-        """What a row's length adds below the fraction of its score, by code."""
-        lengths = np.zeros(len(self.row_ids))
+    def _find(self, term: str) -> list[Hits]:
+        """Return the rows that hold a term, part by part."""
+        found = []
         for part in self.parts:
-            is_live = part.codes >= 0
-            lengths[part.codes[is_live]] = part.segment.lengths[is_live]
-        total = float(lengths.sum())
-        if total == 0:
-            return lengths
-        mean = total / self._text_count
-        return np.asarray(K1 * (1 - B + B * lengths / mean))
+            places, counts = part.postings.find(term)
+            if not len(places):
+                continue
+            codes = (part.moves or self.moves).find_ascending(places, part.start)
+            lengths = part.postings.lengths[places]
+            if self._has_gone:
+                is_live = codes >= 0
+                if not is_live.all():
+                    codes, counts, lengths = codes[is_live], counts[is_live], lengths[is_live]
+            if len(codes):
+                found.append(Hits(codes=codes, counts=counts, lengths=lengths))
+        return found
+
+    def _damping(self, lengths: npt.NDArray[Any]) -> Scores:
+        """Return what the length of rows that hold a term adds below the fraction of their score."""
+        mean = float(self.term_count) / self.text_count
+        return np.asarray(K1 * (1 - B + B * lengths.astype(np.float64) / mean))
 
     def _holding(self, terms: Iterable[str]) -> Codes:
-        is_hit = np.zeros(len(self.row_ids), dtype=np.bool_)
-        for term in terms:
-            for part in self.parts:
-                is_hit[part.postings(term)[0]] = True
+        found = [hits.codes for term in terms for hits in self._find(term)]
+        if len(found) == 1 and self.moves.is_ascending:
+            return found[0]
+        if sum(map(len, found)) * _SPARSE_SHARE < self.row_count:
+            return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+        is_hit = np.zeros(self.row_count, dtype=np.bool_)
+        for codes in found:
+            is_hit[codes] = True
         return np.flatnonzero(is_hit)
+
+    def _summed(self, codes: Sequence[Codes], scores: Sequence[Scores]) -> tuple[Codes, Scores]:
+        """Add up the scores of each code, in the order in which they are given."""
+        if len(codes) == 1 and self.moves.is_ascending:
+            return codes[0], scores[0]
+        every = np.concatenate([np.zeros(0, dtype=np.int64), *codes])
+        weights = np.concatenate([np.zeros(0), *scores])
+        if not len(every):
+            return every, weights
+        if len(every) * _SUMMED_SHARE < self.row_count:
+            # What is given is in runs that ascend, which this sort makes use of.
+            order = np.argsort(every, kind="stable")
+            ascending = every[order]
+            is_first = np.ones(len(order), dtype=np.bool_)
+            np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+            sums = np.bincount(np.cumsum(is_first) - 1, weights[order])
+            return ascending[is_first], np.asarray(sums, dtype=np.float64)
+        totals = np.asarray(np.bincount(every, weights, minlength=self.row_count), dtype=np.float64)
+        # Every score is above zero.
+        found = np.flatnonzero(totals)
+        return found, totals[found]
 
     def _expand(self, term: str, max_edits: int) -> Iterable[str]:
         near: dict[str, int] = {}
         for part in self.parts:
-            near.update(part.segment.spellings.within(term, max_edits))
+            near.update(part.postings.spellings.within(term, max_edits))
         # Terms whose rows are all gone must not take the place of others.
         ranked = sorted(near, key=lambda found: (near[found], found))
-        live = (found for found in ranked if any(len(part.postings(found)[0]) for part in self.parts))
+        live = (found for found in ranked if self._find(found))
         return [found for found, _ in zip(live, range(MAX_EXPANSIONS), strict=False)]
-
-
-def _parts_over(
-    kept: tuple[Part, ...], fresh: Codes, texts: pa.ChunkedArray, check: Callable[[int], None]
-) -> tuple[Part, ...]:
-    """Add a part for the fresh rows, taking in kept parts that are not at least twice its size.
-
-    So each part is at least twice as large as the next, there are few of them, and a row is seldom analysed again.
-    """
-    parts = list(kept)
-    while parts and parts[-1].live_count < 2 * len(fresh):
-        codes = parts.pop().codes
-        fresh = np.concatenate([fresh, codes[codes >= 0]])
-    if not len(fresh):
-        return tuple(parts)
-    fresh = np.sort(fresh)
-    chosen = texts if len(fresh) == len(texts) else texts.take(pa.array(fresh))
-    return (*parts, Part(segment=PostingSegment.build(chosen, check), codes=fresh))
-
-
-def _worth_keeping(parts: list[Part]) -> tuple[Part, ...]:
-    """Return the parts, largest first, of whose rows at least half are still there."""
-    alive = [part for part in parts if 2 * part.live_count >= len(part.codes)]
-    return tuple(sorted(alive, key=lambda part: part.live_count, reverse=True))
-
-
-def _compose(codes: Codes, moved: Codes) -> Codes:
-    return np.where(codes >= 0, moved[codes], -1)
-
-
-def _is_same(old: pa.ChunkedArray, texts: pa.ChunkedArray, moved: Codes) -> npt.NDArray[np.bool_]:
-    """Tell which of the old rows have an unchanged text at the code they moved to."""
-    where = pa.array(moved, mask=moved < 0)
-    there = texts.cast(pa.large_string()).take(where)
-    here = old.cast(pa.large_string())
-    same = pc.if_else(pc.is_null(here), pc.is_null(there), pc.fill_null(pc.equal(here, there), fill_value=False))
-    return np.asarray(same.to_numpy(), dtype=np.bool_)

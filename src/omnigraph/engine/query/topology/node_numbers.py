@@ -118,7 +118,10 @@ class NodeNumbers:
     def _find_place(self, row_ids: RowIds) -> Numbers:
         places, known = self._places
         found = places.find(row_ids)
-        return found if known is None else np.where(found >= 0, known[found], -1)
+        if known is None:
+            return found
+        # The last one is what places that were not found refer to.
+        return np.append(known, -1)[found]
 
     def _is_behind(self) -> bool:
         """Whether all fragments of the base come before all that the base does not have."""

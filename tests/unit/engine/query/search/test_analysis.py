@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001 - letters that look alike are the subject
 
+import hashlib
 import threading
 
 import pyarrow as pa
@@ -10,7 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.query.search import analyse
-from omnigraph.engine.query.search.analysis import MAX_TOKEN_LENGTH, STOP_WORDS, Vocabulary, batches, term_occurrences
+from omnigraph.engine.query.search.analysis import (
+    ANALYSER,
+    MAX_TOKEN_LENGTH,
+    REVISION,
+    STOP_WORDS,
+    Vocabulary,
+    batches,
+    term_occurrences,
+    tokens,
+)
 
 # A busy machine must not fail a test that is right.
 UNHURRIED = settings(deadline=None)
@@ -139,3 +149,16 @@ def test_one_huge_text_is_a_batch_of_its_own():
     huge = "word " * (1 << 20)
     sizes = [len(batch) for batch in batches(pa.chunked_array([pa.array(["a", huge, "b", "c"])]))]
     assert sizes == [1, 1, 2]
+
+
+def test_another_analysis_has_another_revision():
+    # Letters that have been what they are since long before any Unicode that a supported Python knows.
+    letters = [tokens(f"a{chr(code)}b {chr(code)} x{chr(code)}") for code in range(0x250)]
+    rules = repr((letters, sorted(STOP_WORDS), MAX_TOKEN_LENGTH)).encode()
+    # When this fails, stored postings no longer fit the analysis: raise the revision, then write the new digest here.
+    assert (REVISION, hashlib.sha256(rules).hexdigest()[:16]) == (1, "daa28e0bbd9b4bd1")
+
+
+def test_the_analyser_names_what_it_depends_on():
+    assert ANALYSER.startswith(f"{REVISION}; Unicode ")
+    assert "; Snowball " in ANALYSER

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.text_image import TextImage, no_limit
+from tests.text_tables import no_limit, texts_of
 
-from omnigraph.engine.query.search import TextIndexes, distances, fuse, nearest, rank_order
+from omnigraph.engine.query.search import TextIndex, distances, fuse, nearest, rank_order
 
 SLUGS = pa.array(["d1", "d2", "d3", "d4"])
 TITLES = ("graph storage engine", "graph query language", "vector search notes", "meeting agenda")
@@ -23,7 +23,7 @@ def slugs(codes):
 
 @pytest.fixture
 def titles():
-    return TextIndexes().get(TextImage.of(*TITLES), "title", no_limit)
+    return TextIndex.build(texts_of(*TITLES), no_limit)
 
 
 def ranked_by_text(titles, query):

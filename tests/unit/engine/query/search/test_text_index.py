@@ -2,12 +2,11 @@
 
 import math
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.text_image import TextImage, no_limit
+from tests.text_tables import no_limit, texts_of
 
 from omnigraph.engine.query.search import TextIndex, analyse
 from omnigraph.engine.query.search.analysis import Spellings
@@ -21,8 +20,7 @@ QUERIES = st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=4).map(" ".joi
 
 
 def index_of(*texts):
-    image = TextImage.of(*texts)
-    return TextIndex.build(image, image.texts, no_limit)
+    return TextIndex.build(texts_of(*texts), no_limit)
 
 
 def naive_scores(texts, query):
@@ -97,66 +95,6 @@ def test_distances_are_levenshtein(words, word, max_edits):
     assert Spellings(words).within(word, max_edits) == expected
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.dictionaries(st.integers(0, 15), TEXTS, max_size=12),
-        min_size=2,
-        max_size=7,
-    ),
-    QUERIES,
-)
-def test_an_extended_index_answers_as_one_built_from_nothing(versions, query):
-    image = TextImage(versions[0])
-    index = TextIndex.build(image, image.texts, no_limit)
-    for version, rows in enumerate(versions[1:], start=2):
-        image = TextImage(rows, version=version)
-        index = index.extend(image, image.texts, no_limit)
-        fresh = TextIndex.build(image, image.texts, no_limit)
-        assert index.matches(query).tolist() == fresh.matches(query).tolist()
-        assert index.fuzzy(query, 1).tolist() == fresh.fuzzy(query, 1).tolist()
-        for extended, built in zip(index.scores(query), fresh.scores(query), strict=True):
-            assert extended.tolist() == built.tolist()
-
-
-def test_a_small_step_analyses_only_the_rows_that_changed():
-    rows = {number: f"text number{number}" for number in range(100)}
-    image = TextImage(rows)
-    index = TextIndex.build(image, image.texts, no_limit)
-    rows = {number: text for number, text in rows.items() if number != 4} | {7: "changed", 200: "added"}
-    later = TextImage(rows, version=2)
-    extended = index.extend(later, later.texts, no_limit)
-    assert extended.parts[0].segment is index.parts[0].segment
-    assert extended.parts[1].codes.tolist() == later.codes_of([7, 200]).tolist()
-    assert extended.matches("number4").tolist() == []
-    assert extended.matches("number7").tolist() == []
-    assert extended.matches("changed").tolist() == later.codes_of([7]).tolist()
-
-
-def test_many_small_steps_leave_few_parts():
-    rows = dict.fromkeys(range(64), "first text")
-    image = TextImage(rows)
-    index = TextIndex.build(image, image.texts, no_limit)
-    for version in range(2, 80):
-        rows = rows | {1000 + version: f"step{version}"}
-        image = TextImage(rows, version=version)
-        index = index.extend(image, image.texts, no_limit)
-        assert len(index.parts) <= 8
-    assert len(index.matches("first")) == 64
-    assert index.matches("step79").tolist() == [len(rows) - 1]
-
-
-def test_a_term_whose_rows_are_gone_takes_no_expansion():
-    gone = {number: f"word{number:03}" for number in range(60)}
-    kept = {100 + number: "other" for number in range(70)} | {500: "word999"}
-    image = TextImage(gone | kept)
-    index = TextIndex.build(image, image.texts, no_limit)
-    later = TextImage(kept, version=2)
-    extended = index.extend(later, later.texts, no_limit)
-    assert extended.parts[0].segment is index.parts[0].segment
-    assert extended.fuzzy("word", 3).tolist() == later.codes_of([500]).tolist()
-
-
 def test_fuzzy_expands_to_fifty_terms_the_nearest_and_then_the_first():
     far = [f"zz{first}{second}" for first in "abcdefgh" for second in "abcdefgh"]
     index = index_of("zz", *far, "zzy")
@@ -212,26 +150,13 @@ def test_a_query_without_terms_finds_nothing():
     assert index.scores("")[0].tolist() == []
 
 
-def test_equal_texts_score_alike_wherever_their_postings_are():
-    rows = {number: f"graph filler{number % 3}" for number in range(40)}
-    image = TextImage(rows)
-    index = TextIndex.build(image, image.texts, no_limit)
-    later = TextImage(rows | {99: "graph filler0"}, version=2)
-    extended = index.extend(later, later.texts, no_limit)
-    codes, scores = extended.scores("graph filler0")
-    alike = scores[np.isin(codes, [0, 40])]
-    assert alike[0] == alike[1]
-
-
 def test_a_build_asks_before_it_takes_memory():
-    asked = []
-    image = TextImage.of(*(["some words here"] * 10))
-    TextIndex.build(image, image.texts, asked.append)
+    asked, texts = [], texts_of(*(["some words here"] * 10))
+    TextIndex.build(texts, asked.append)
     assert asked
-    assert max(asked) > image.texts.nbytes
+    assert max(asked) > texts.nbytes
 
 
 def test_texts_in_large_arrays_are_indexed_too():
-    image = TextImage.of("graph", None)
-    index = TextIndex.build(image, image.texts.cast(pa.large_string()), no_limit)
+    index = TextIndex.build(texts_of("graph", None).cast(pa.large_string()), no_limit)
     assert index.matches("graph").tolist() == [0]

@@ -3,10 +3,18 @@
 import threading
 
 import pytest
-from tests.text_image import TextImage, no_limit
+from tests.text_tables import TextTable, answers, no_limit
 
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.errors import BadValue, QueryCancelledError
+
+
+@pytest.fixture
+def texts(tmp_path):
+    def make(*texts, location="nodes/1"):
+        return TextTable.of(tmp_path / "graph", *texts, location=location)
+
+    return make
 
 
 def get(indexes, image, prop="title", check=no_limit):
@@ -23,58 +31,90 @@ def stop(size_bytes):
     raise QueryCancelledError("the query was cancelled", details=details)
 
 
-def test_the_same_version_is_indexed_once():
-    indexes, image = TextIndexes(), TextImage.of("graph")
+def test_the_same_version_is_indexed_once(texts):
+    indexes, image = TextIndexes(), texts("graph").image
     assert get(indexes, image) is get(indexes, image)
-    assert image.loads == 1
     assert numbers(indexes) == (1, 0, 1, 0)
+    assert indexes.stats.analysed_rows == 1
 
 
-def test_an_index_answers_for_its_own_version_only():
-    indexes = TextIndexes()
-    first = TextImage.of("graph", "notes", version=1)
-    second = TextImage.of("notes", "graph", "graph", version=2)
-    for image, expected in [(first, [0]), (second, [1, 2]), (first, [0])]:
-        assert get(indexes, image).matches("graph").tolist() == expected
+def test_an_index_answers_for_its_own_version_only(texts):
+    indexes, stored = TextIndexes(), texts("graph", "notes")
+    first = stored.image
+    stored.put({"r000": "notes", "r001": "graph", "r002": "graph"})
+    second = stored.image
+    for image, expected in [(first, ["r000"]), (second, ["r001", "r002"]), (first, ["r000"])]:
+        codes = get(indexes, image).matches("graph")
+        assert sorted(image.column("id").take(codes).to_pylist()) == expected
     assert numbers(indexes) == (1, 1, 1, 0)
 
 
-def test_an_older_version_can_be_reached_from_a_newer_one():
-    indexes = TextIndexes()
-    get(indexes, TextImage.of("notes", "graph", "graph", version=2))
-    assert get(indexes, TextImage.of("graph", version=1)).matches("graph").tolist() == [0]
+def test_an_older_version_can_be_reached_from_a_newer_one(texts):
+    indexes, stored = TextIndexes(), texts("graph", "notes")
+    older = stored.image
+    stored.put({"r002": "graph"})
+    stored.delete("r000")
+    get(indexes, stored.image)
+    assert get(indexes, older).matches("graph").tolist() == [0]
+    assert numbers(indexes) == (1, 1, 0, 0)
 
 
-def test_properties_and_tables_are_kept_apart():
+def test_one_write_costs_the_analysis_of_its_rows(texts):
+    indexes, stored = TextIndexes(), texts(*(f"text number{number}" for number in range(100)))
+    get(indexes, stored.image)
+    assert indexes.stats.analysed_rows == 100
+    for step in range(40):
+        stored.put({f"s{step:03}": f"text step{step}", f"r{step:03}": "changed"})
+        index = get(indexes, stored.image)
+        assert indexes.stats.analysed_rows == 100 + 2 * (step + 1)
+        assert len(index.parts) <= 7
+        assert (len(index.matches("text")), len(index.matches("changed"))) == (100, step + 1)
+    assert answers(index, ["text", "step39 number50"]) == answers(stored.fresh_index(), ["text", "step39 number50"])
+
+
+def test_properties_and_tables_are_kept_apart(texts):
     indexes = TextIndexes()
-    here, there = TextImage.of("graph"), TextImage.of("notes", location="nodes/2")
-    assert get(indexes, here).matches("graph").tolist() == [0]
-    assert get(indexes, there).matches("graph").tolist() == []
-    get(indexes, here, prop="body")
+    here, there = texts("graph"), texts("notes", location="nodes/2")
+    assert get(indexes, here.image).matches("graph").tolist() == [0]
+    assert get(indexes, there.image).matches("graph").tolist() == []
+    get(indexes, here.image, prop="id")
     assert numbers(indexes) == (3, 0, 0, 0)
 
 
-def test_the_index_used_longest_ago_leaves_first():
-    images = [TextImage.of("graph notes", location=f"nodes/{number}") for number in range(3)]
-    size_bytes = get(TextIndexes(), images[0]).size_bytes
+def test_the_index_used_longest_ago_leaves_first(texts):
+    images = [texts("graph notes " * 200, location=f"nodes/{number}").image for number in range(3)]
+    alone = TextIndexes()
+    get(alone, images[0])
+    size_bytes = alone.private_bytes
+    assert size_bytes > 0
+    assert alone.mapped_bytes == 0
     indexes = TextIndexes(capacity_bytes=2 * size_bytes)
     for image in (images[0], images[1], images[0], images[2]):
         get(indexes, image)
-    assert indexes.size_bytes <= 2 * size_bytes
+    assert indexes.private_bytes <= 2 * size_bytes
     get(indexes, images[0])
     assert numbers(indexes) == (3, 0, 2, 1)
     get(indexes, images[1])
     assert indexes.stats.builds == 4
 
 
-def test_without_any_room_an_index_still_answers():
+def test_without_any_room_an_index_still_answers(texts):
     indexes = TextIndexes(capacity_bytes=0)
-    assert get(indexes, TextImage.of("graph")).matches("graph").tolist() == [0]
-    assert indexes.size_bytes == 0
+    assert get(indexes, texts("graph").image).matches("graph").tolist() == [0]
+    assert indexes.private_bytes == 0
 
 
-def test_threads_that_ask_at_once_share_one_build():
-    indexes, image = TextIndexes(), TextImage.of(*(["graph notes"] * 50))
+def test_what_versions_share_counts_once(texts):
+    indexes, stored = TextIndexes(), texts(*(f"text number{number}" for number in range(200)))
+    get(indexes, stored.image)
+    before = indexes.private_bytes
+    stored.put({"r500": "one more"})
+    get(indexes, stored.image)
+    assert before < indexes.private_bytes < before + 4096
+
+
+def test_threads_that_ask_at_once_share_one_build(texts):
+    indexes, image = TextIndexes(), texts(*(["graph notes"] * 50)).image
     together = threading.Barrier(4)
     found = []
 
@@ -91,15 +131,15 @@ def test_threads_that_ask_at_once_share_one_build():
     assert indexes.stats.builds == 1
 
 
-def test_a_stopped_build_leaves_the_turn_to_the_next():
-    indexes, image = TextIndexes(), TextImage.of("graph")
+def test_a_stopped_build_leaves_the_turn_to_the_next(texts):
+    indexes, image = TextIndexes(), texts("graph").image
     with pytest.raises(QueryCancelledError):
         get(indexes, image, check=stop)
     assert get(indexes, image).matches("graph").tolist() == [0]
 
 
-def test_a_query_that_waits_for_a_build_can_be_stopped():
-    indexes, image = TextIndexes(), TextImage.of("graph")
+def test_a_query_that_waits_for_a_build_can_be_stopped(texts):
+    indexes, image = TextIndexes(), texts("graph").image
     is_building, may_go_on = threading.Event(), threading.Event()
 
     def slow(size_bytes):
