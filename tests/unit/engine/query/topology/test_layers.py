@@ -155,6 +155,24 @@ def test_two_branches_share_what_is_sorted_and_keep_apart_what_is_not(graph, sto
     assert cache.stats.builds <= 1
 
 
+@pytest.mark.parametrize("is_branch", [False, True], ids=["never any node", "nodes of another branch"])
+def test_nodes_that_all_came_later_are_found(tmp_path, stored, is_branch):
+    graph = Graph(tmp_path / "graph")
+    graph.change("e", {"k1": ("ann", "bo"), "k2": ("bo", "bo")})
+    before, rows = dict(graph.pins), {name: dict(found) for name, found in graph.rows.items()}
+    if is_branch:
+        graph.change("a", {"ann": 1, "cy": 2})
+    persist(graph)
+    if is_branch:
+        graph.pins, graph.rows = before, rows
+        graph.fork("a", "side")
+        graph.fork("e", "side")
+    graph.change("a", {"bo": 1})
+    graph.change("a", {"ann": 2})
+    check_steps(graph.another_process(), TopologyCache())
+    check_all(graph.another_process(), TopologyCache())
+
+
 FILES = st.sampled_from(["keep", "persist", "drop", "damage", "truncate"])
 
 
