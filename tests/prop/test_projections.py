@@ -81,7 +81,7 @@ def eager(monkeypatch):
 
 
 def make_eager(patch):
-    patch.setattr(topology, "_STORED_EDGES", 0)
+    patch.setattr(topology, "LEAST_EDGES", 0)
     patch.setattr(lookup, "_KEPT_ROWS", 0)
     patch.setitem(TextIndexes.__init__.__kwdefaults__, "saved_rows", 0)
     builders = [

@@ -14,6 +14,7 @@ from omnigraph.records import record
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.keys import build_keys
 from omnigraph.store.projections.keys import is_usable as are_keys_usable
+from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT, KEYS, LEAST_EDGES, TEXT
 from omnigraph.store.tables.table import Table
 
 # Called with the bytes that a step of the work is about to take; raises to stop it.
@@ -83,7 +84,7 @@ def keys_builder(build: Build, is_usable: Usable = _always) -> ProjectionBuilder
 
     def wanted(owner: NodeType | EdgeType, _: Catalog) -> Iterator[WantedProjection]:
         inputs = (ProjectionInput(table_key=owner.table_key, columns=("id",), holds_deleted=True),)
-        yield WantedProjection(builder="keys", kinds=("keys",), inputs=inputs)
+        yield WantedProjection(builder="keys", kinds=(KEYS,), inputs=inputs)
 
     return ProjectionBuilder(name="keys", wanted=wanted, build=build, is_usable=is_usable)
 
@@ -94,7 +95,7 @@ def text_builder(build: Build, is_usable: Usable = _always) -> ProjectionBuilder
     def wanted(owner: NodeType | EdgeType, _: Catalog) -> Iterator[WantedProjection]:
         for prop in indexed_texts(owner):
             inputs = (ProjectionInput(table_key=owner.table_key, columns=(prop.name,)),)
-            yield WantedProjection(builder="text", kinds=("text",), inputs=inputs, prop=prop.name)
+            yield WantedProjection(builder="text", kinds=(TEXT,), inputs=inputs, prop=prop.name)
 
     return ProjectionBuilder(name="text", wanted=wanted, build=build, is_usable=is_usable)
 
@@ -109,7 +110,7 @@ def adjacency_builder(build: Build, *, least_rows: int = 0) -> ProjectionBuilder
                 ProjectionInput(table_key=owner.table_key, columns=("src", "dst")),
                 *(ProjectionInput(table_key=node.table_key, columns=("id",)) for node in ends),
             )
-            kinds = ("adjacency-out", "adjacency-in")
+            kinds = (ADJACENCY_OUT, ADJACENCY_IN)
             yield WantedProjection(builder="adjacency", kinds=kinds, inputs=inputs, least_rows=least_rows)
 
     return ProjectionBuilder(name="adjacency", wanted=wanted, build=build, is_usable=_always)
@@ -138,13 +139,11 @@ def _are_words_usable(facts: Mapping[str, Any]) -> bool:
     return is_usable(facts)
 
 
-# Walks over fewer edges sort them quicker than they find a file.
-_LEAST_EDGES = 20_000
 # Everything that maintenance builds.
 BUILDERS: list[ProjectionBuilder] = [
     keys_builder(_build_keys, are_keys_usable),
     text_builder(_build_text, _are_words_usable),
-    adjacency_builder(_build_adjacency, least_rows=_LEAST_EDGES),
+    adjacency_builder(_build_adjacency, least_rows=LEAST_EDGES),
 ]
 
 

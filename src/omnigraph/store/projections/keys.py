@@ -22,11 +22,11 @@ from omnigraph.store.handles import SCAN_STAGES, metered
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredFragment, CoveredTable
 from omnigraph.store.projections.hashes import REVISION, Hashes, hash_texts
+from omnigraph.store.projections.kinds import KEYS
 from omnigraph.store.projections.segments import KeySegment, Places, segment_of
 from omnigraph.store.tables.pinned import KEY, PinnedTable
 from omnigraph.store.tables.pins import FragmentRef
 
-KIND = "keys"
 Check = Callable[[int], None]
 # The ids of the rows of a fragment, and the rows' offsets in it.
 FragmentIds = tuple[pa.Array | pa.ChunkedArray, npt.NDArray[np.uint32]]
@@ -189,9 +189,9 @@ def key_index(table: PinnedTable, *, fetch: bool = False) -> KeyIndex:
     location = table.pin.location
     store = table.datasets.projections
     if fetch or table.datasets.storage.is_local:
-        found = store.find(location, KIND, refresh=fetch)
+        found = store.find(location, KEYS, refresh=fetch)
     else:
-        found = store.loaded(location, KIND)
+        found = store.loaded(location, KEYS)
     sources = KeySources(
         projections=tuple(projection.key for projection in found), memory=table.datasets.keys.segments(location)
     )
@@ -271,7 +271,7 @@ def is_usable(facts: Mapping[str, Any]) -> bool:
 
 def needs_keys(table: PinnedTable) -> bool:
     """Whether the table has fragments that no stored projection covers."""
-    found = table.datasets.projections.find(table.pin.location, KIND, refresh=True)
+    found = table.datasets.projections.find(table.pin.location, KEYS, refresh=True)
     sources = KeySources(projections=tuple(projection.key for projection in found), memory=())
     return bool(KeyIndex(table, _projected(table, found), sources).missing)
 
@@ -306,7 +306,7 @@ def build_keys(table: PinnedTable, check: Check | None = None, ids: pa.ChunkedAr
         return None
     segment = segment_of(fragments, hashes, np.arange(count, dtype=np.int64))
     return table.datasets.projections.save(
-        KIND,
+        KEYS,
         "",
         [CoveredTable(location=table.pin.location, fragments=fragments)],
         {_HASHES: segment.hashes, _PLACES: segment.places},

@@ -22,9 +22,9 @@ from omnigraph.records import record
 from omnigraph.store.projections.coverage import Match, cover, deleted_rows, match
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredFragment, CoveredTable
+from omnigraph.store.projections.kinds import TEXT
 from omnigraph.store.tables.pinned import PinnedTable
 
-TEXT_KIND = "text"
 # What is read before it is analysed.
 _READ_AHEAD_BYTES = 64 << 20
 # More files than that are looked at only when maintenance has not cleaned up for long.
@@ -84,7 +84,7 @@ def make_text(table: PinnedTable, prop: str, check: Check) -> MadeText:
     covered = cover(table, columns)
     facts = {"analyser": ANALYSER, "texts": postings.text_count, "terms": postings.term_count}
     projections = table.datasets.projections
-    kept = projections.save(TEXT_KIND, field_of(table, prop), [covered], postings.arrays, facts)
+    kept = projections.save(TEXT, field_of(table, prop), [covered], postings.arrays, facts)
     mapped = None if kept is None else _open(kept)
     return MadeText(
         part=mapped or IndexPart(postings=postings, fragments=covered.fragments),
@@ -105,7 +105,7 @@ def find_text(table: PinnedTable, prop: str, *, refresh: bool = False) -> IndexP
     if table.stored_column(prop) is None:
         return None
     ranked: list[tuple[int, Projection]] = []
-    found = table.datasets.projections.find(table.pin.location, TEXT_KIND, field_of(table, prop), refresh=refresh)
+    found = table.datasets.projections.find(table.pin.location, TEXT, field_of(table, prop), refresh=refresh)
     for projection in found[:_MOST_CANDIDATES]:
         if is_usable(projection.facts) and len(projection.tables) == 1:
             fitting = match(projection.tables[0], table, covering(table, prop), takes_back=True)

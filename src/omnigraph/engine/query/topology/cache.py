@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
-from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, KIND, SIDES, EdgeBase, Side
+from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, KINDS, SIDES, EdgeBase, Side
 from omnigraph.engine.query.topology.ends import Check, find_ends
 from omnigraph.engine.query.topology.image import SegmentPool, TableImage
 from omnigraph.engine.query.topology.layers import LayeredEdges, resolved_cache
@@ -16,13 +16,12 @@ from omnigraph.records import record
 from omnigraph.store.projections.coverage import match
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredTable
+from omnigraph.store.projections.kinds import LEAST_EDGES
 from omnigraph.store.tables.table import Table
 
 DEFAULT_CAPACITY_BYTES = 1 << 30
 
 _BASE = "base"
-# What is smaller is sorted sooner than it is found in files.
-_STORED_EDGES = 20_000
 # More than the edge tables of most graphs; the oldest is mapped again when it is asked for.
 _OPEN_BASES = 256
 # While what is in memory lacks no more than this share of a version's edges, no file is looked for.
@@ -164,7 +163,7 @@ class TopologyCache:
         base = EdgeBase.of(find_ends(*self._images(edges, sources, targets), check), side)
         with self._lock:
             self._builds += 1
-        if edges.row_count >= _STORED_EDGES:
+        if edges.row_count >= LEAST_EDGES:
             base.save(edges.datasets.projections, side)
         key: Key[EdgeBase] = Key(_BASE, (edges.pin, sources.pin, targets.pin))
         return self._shelf.get_or_make(key, lambda: base)
@@ -220,12 +219,12 @@ class TopologyCache:
 
 def _files_of(edges: Table) -> list[dict[Side, Projection]]:
     """Return the files that hold edges of a table, those of the same rows together, the newest first."""
-    if edges.row_count < _STORED_EDGES:
+    if edges.row_count < LEAST_EDGES:
         return []
     found: list[dict[Side, Projection]] = []
     for side in SIDES:
         # Another process may have sorted what this one is about to sort; one look finds both sides.
-        stored = edges.datasets.projections.find(edges.pin.location, f"{KIND}-{side}", refresh=side == SIDES[0])
+        stored = edges.datasets.projections.find(edges.pin.location, KINDS[side], refresh=side == SIDES[0])
         for file in stored:
             twin = next((files for files in found if file.tables == next(iter(files.values())).tables), None)
             if twin is None:

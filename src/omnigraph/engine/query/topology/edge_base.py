@@ -20,11 +20,13 @@ from omnigraph.records import record
 from omnigraph.store.projections.coverage import cover
 from omnigraph.store.projections.files import Projection, ProjectionStore
 from omnigraph.store.projections.format import Arrays, CoveredTable
+from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
 
 Side = Literal["out", "in"]
 SIDES: tuple[Side, Side] = ("out", "in")
+KINDS: Mapping[Side, str] = {"out": ADJACENCY_OUT, "in": ADJACENCY_IN}
 
 EDGE_COLUMNS = (SOURCE, TARGET)
 NODE_COLUMNS = (KEY,)
@@ -183,7 +185,7 @@ class EdgeBase:
             **self.row_ids[1].pack("target"),
         }
         tables = (self.edges, self.sources, self.targets)
-        return store.save(f"{KIND}-{side}", "", tables, arrays, {"branches": list(self.branches)})
+        return store.save(KINDS[side], "", tables, arrays, {"branches": list(self.branches)})
 
     def _turned(self, side: Side) -> BaseLinks:
         ((_, other),) = self._known.items()
@@ -194,9 +196,6 @@ class EdgeBase:
             self.edges.row_count,
             is_same_type=self.is_same_type,
         )
-
-
-KIND = "adjacency"
 
 
 @record

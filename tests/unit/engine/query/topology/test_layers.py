@@ -68,7 +68,7 @@ def check_steps(graph, cache, *, is_sorted=True):
 @pytest.fixture
 def stored(monkeypatch):
     """However few edges there are, files are looked for."""
-    monkeypatch.setattr(caching, "_STORED_EDGES", 0)
+    monkeypatch.setattr(caching, "LEAST_EDGES", 0)
 
 
 @pytest.mark.parametrize("what", sorted(changes(None)))
@@ -186,7 +186,7 @@ FILES = st.sampled_from(["keep", "persist", "drop", "damage", "truncate"])
 @pytest.mark.more
 def test_any_sequence_of_changes_and_of_files_gives_the_edges_of_the_version(steps):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caching, "_STORED_EDGES", 0)
+        patch.setattr(caching, "LEAST_EDGES", 0)
         graph, lasting = Graph(Path(folder) / "graph"), TopologyCache()
         graph.change("a", {"n0": 1, "n1": 2, "n2": 3})
         graph.change("e", {"e0": ("n0", "n1"), "e1": ("n0", "n1"), "e2": ("n2", "n2"), "e3": ("n1", "n5")})
