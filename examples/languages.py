@@ -21,7 +21,8 @@ from rich.tree import Tree
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.catalog.migration import Tier, plan_migration
 from omnigraph.errors import OmnigraphError
-from omnigraph.ir import LintReport, PlanCache, lint_queries
+from omnigraph.ir import PlanCache
+from omnigraph.ir.lint import LintReport, lint_queries
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.pg import parse_schema
 

@@ -284,9 +284,14 @@ def cut_early(plan: QueryPlan, _: Facts) -> QueryPlan:
 
 
 def rank_table(plan: QueryPlan, _: Facts) -> QueryPlan:
-    """Rank all nodes of a type where they are, if that is all that is matched, and make rows of the best only."""
+    """Rank all nodes of a type where they are, if that is all that is matched, and make rows of the best only.
+
+    A ranking by words has its own way: it makes rows of those that have the words.
+    """
     only = plan.steps[0] if len(plan.steps) == 1 else None
-    if plan.read.ranking is None or plan.read.groups is not None or not isinstance(only, Scan):
+    if not isinstance(plan.read.ranking, NearestRanking | RrfRanking) or plan.read.groups is not None:
+        return plan
+    if not isinstance(only, Scan):
         return plan
     is_whole = not only.filters and only.key is None and only.limit is None
     return replace(plan, ranked_scan=only) if is_whole else plan
