@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,7 +47,10 @@ else
 endif
 
 test-more: setup ## Run the tests that `make test` leaves out: most of Spark, long matrices, many cases of one rule
-	$(BIN)/pytest tests -m more $(IN_WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest tests -m "more and not long" $(IN_WORKERS) $(PYTEST_ARGS)
+
+test-long: setup ## Run the tests that `make test-more` leaves out as well: hostile inputs, power cuts, big reads
+	$(BIN)/pytest tests -m long $(IN_WORKERS) $(PYTEST_ARGS)
 
 test-embedding: setup ## Test the local embedding model; installs it first, some gigabytes
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'

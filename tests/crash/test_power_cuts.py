@@ -18,7 +18,7 @@ from tests.crash.power import VARIANTS, Recorder
 from tests.marks import first
 from tests.txn_graph import PERSON, TEAM, insert, node_rows, open_graph
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.long]
 
 FULL = TxnSettings(durability="full")
 # What writers of this process say while the power is still on; afterwards the machine has another boot.

@@ -20,7 +20,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmnigraphError
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.long]
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 MIXTURES = 400 if LONG else 8

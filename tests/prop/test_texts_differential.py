@@ -17,7 +17,7 @@ from tests.query_oracle import Fault, evaluate, outcome_disagreement
 from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.long]
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 10_000 if LONG else 300

@@ -55,6 +55,7 @@ def run(program: str, *, is_quiet: bool = True, **environment: str) -> list[str]
 
 # It starts drivers of its own.
 @pytest.mark.more
+@pytest.mark.long
 def test_killed_driver_is_forgotten():
     # A driver takes ten seconds of the processor to start: that one starts behind a stop, too, is for the long run.
     again = """
@@ -89,6 +90,7 @@ def test_killed_driver_is_forgotten():
 
 # See above.
 @pytest.mark.more
+@pytest.mark.long
 def test_interpreter_that_is_none_and_unknown_masters_are_told():
     lines = run(
         """

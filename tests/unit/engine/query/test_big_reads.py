@@ -20,7 +20,7 @@ from tests.unit.engine.query.graphs import open_ring
 
 from omnigraph.store.location import Storage
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.long]
 
 PEOPLE = 100_000
 EDGES = 2_000_000

@@ -177,6 +177,7 @@ def test_whatever_the_numbers_are_the_nearest_are_those_of_double_precision(case
     assert away.tolist() == exact[best].tolist()
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=200)
 @given(
     st.integers(0, 2**32 - 1),
