@@ -45,7 +45,7 @@ UNUSED_BY_PROGRAMS = {
     *(
         "omnigraph.graph.schema",
         "omnigraph.graph.transaction",
-        "omnigraph.graph.load_arguments",
+        "omnigraph.graph.arguments.loads",
         "omnigraph.graph.infer",
     ),
 }

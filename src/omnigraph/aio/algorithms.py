@@ -11,7 +11,7 @@ from omnigraph.aio.backend import AsyncBackend
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.graph.sources import attachments_of, data_of
+from omnigraph.graph.arguments.values import attachments_of, data_of
 from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.transaction import OnConflict

@@ -12,7 +12,7 @@ from omnigraph.aio.deciding import execute_decided
 from omnigraph.aio.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.aio.writing import WriteVerbs
 from omnigraph.errors import MAX_CONFLICTS
-from omnigraph.graph.sources import moment_text
+from omnigraph.graph.arguments.values import moment_text
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,

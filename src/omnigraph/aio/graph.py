@@ -16,7 +16,7 @@ from omnigraph.aio.state import State, reference_of
 from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
-from omnigraph.graph.sources import duration_s, schema_text
+from omnigraph.graph.arguments.values import duration_s, schema_text
 from omnigraph.operations.history import (
     CreateBranchRequest,
     DeleteBranchRequest,

@@ -12,8 +12,8 @@ from omnigraph.aio.backend import AsyncBackend, AsyncLocalBackend
 from omnigraph.client import ClientSettings, GraphAddress
 from omnigraph.engine.results.frames import library
 from omnigraph.graph import opening
+from omnigraph.graph.arguments.values import NamedText
 from omnigraph.graph.opening import INSTALL, check_server_arguments, refuse_given
-from omnigraph.graph.sources import NamedText
 from omnigraph.txn.graph_store import OpenMode
 
 __all__ = ["check_server_arguments", "connect", "create_local", "open_local", "refuse_given"]

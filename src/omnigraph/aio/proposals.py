@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.aio.deciding import execute_decided
 from omnigraph.aio.state import State, expected_commit, reference_of
-from omnigraph.graph.sources import query_text
+from omnigraph.graph.arguments.values import query_text
 from omnigraph.operations.proposals import (
     ApproveProposalRequest,
     CheckProposalRequest,

@@ -15,7 +15,7 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
+from omnigraph.graph.arguments.values import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
     ExplainRequest,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.graph.sources import attachments_of, data_of
+from omnigraph.graph.arguments.values import attachments_of, data_of
 from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import MAX_CONFLICTS
+from omnigraph.graph.arguments.values import moment_text
 from omnigraph.graph.deciding import execute_decided
-from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.graph.writing import WriteVerbs
 from omnigraph.operations.history import (

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self, get_args
 from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.graph.arguments.values import duration_s, schema_text
 from omnigraph.graph.branch import Branch, BranchVerbs
 from omnigraph.graph.opening import check_server_arguments, connect, create_local, open_local, refuse_given
-from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
 from omnigraph.operations.history import (
     CreateBranchRequest,

@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.engine.infer import DEFAULT_ROWS, SchemaProposal, propose_schema, sample_files, table_of_rows
 from omnigraph.engine.load import Source
-from omnigraph.graph.load_arguments import SourceArgument, load_sources
+from omnigraph.graph.arguments.loads import SourceArgument, load_sources
 from omnigraph.values.checks import check_whole
 
 

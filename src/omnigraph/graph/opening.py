@@ -10,7 +10,7 @@ from omnigraph.client import ClientSettings, GraphAddress
 from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.engine.results.frames import library
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.graph.sources import NamedText
+from omnigraph.graph.arguments.values import NamedText
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import Backend
 from omnigraph.policy import Actor

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.graph.arguments.values import query_text
 from omnigraph.graph.deciding import execute_decided
-from omnigraph.graph.sources import query_text
 from omnigraph.graph.state import State, expected_commit, reference_of
 from omnigraph.operations.proposals import (
     ApproveProposalRequest,

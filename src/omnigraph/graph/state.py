@@ -13,8 +13,8 @@ from omnigraph.engine.results import Result
 from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.engine.results.table import html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.graph.arguments.values import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.graph.blobs import DEFAULT_BUFFER_BYTES, LARGEST_BUFFER_BYTES, BlobReader
-from omnigraph.graph.sources import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
     ExplainRequest,

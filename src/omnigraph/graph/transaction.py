@@ -19,8 +19,8 @@ from omnigraph.errors import (
     ServerUnreachableError,
     TransactionEndedError,
 )
-from omnigraph.graph.load_arguments import LoadArgument, row_sources
-from omnigraph.graph.sources import attachments_of, data_of, query_text
+from omnigraph.graph.arguments.loads import LoadArgument, row_sources
+from omnigraph.graph.arguments.values import attachments_of, data_of, query_text
 from omnigraph.graph.waiting import Lock, computed
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
-from omnigraph.graph.sources import query_text, schema_text
+from omnigraph.graph.arguments.values import query_text, schema_text
 from omnigraph.graph.state import State, expected_commit
 from omnigraph.graph.waiting import computed
 from omnigraph.operations.request import Attachments
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, OnDelete
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
-    from omnigraph.graph.load_arguments import LoadArgument
+    from omnigraph.graph.arguments.loads import LoadArgument
     from omnigraph.graph.transaction import Transaction
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
@@ -219,7 +219,7 @@ class WriteVerbs(State):
             ReadOnlyError: the graph is open for reading only.
         """
         from omnigraph.engine.load.sources.memory import open_row_files  # noqa: PLC0415 - a read needs none of it
-        from omnigraph.graph.load_arguments import row_sources  # noqa: PLC0415 - see above
+        from omnigraph.graph.arguments.loads import row_sources  # noqa: PLC0415 - see above
 
         with open_row_files() as files:
             given = computed(lambda: row_sources(sources, files))

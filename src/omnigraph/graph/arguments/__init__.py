@@ -1,0 +1,1 @@
+"""What calls are given, as people give it: texts or files, moments, rows and sources of a load."""
