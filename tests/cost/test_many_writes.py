@@ -2,6 +2,8 @@
 
 import statistics
 
+import pytest
+
 from omnigraph.txn.manifest.lineage import FAN_IN, RECENT_LIMIT
 from omnigraph.values import MAIN, BranchName
 from tests.cost.driver import sample
@@ -11,6 +13,7 @@ WINDOW = 32
 MEAN_CALLS = 14
 
 
+@pytest.mark.more
 def test_folds_are_bounded_and_the_mean_of_any_32_writes_stays_low(fresh_driver, endpoint):
     driver = fresh_driver()
     # Long enough that lineage fragments are not only flushed but also merged.

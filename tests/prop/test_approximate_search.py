@@ -10,6 +10,7 @@ import pytest
 
 import omnigraph
 from omnigraph import QueryOptions
+from tests.marks import first
 
 SCHEMA = "node Doc { slug: String @key  n: I32  v: Vector(4)? @index(ann) }"
 BODY = (
@@ -78,7 +79,7 @@ class _Docs:
         return approximate
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_an_approximate_search_never_says_what_is_not_so(tmp_path, seed):
     random = np.random.default_rng(seed)
     with omnigraph.init(str(tmp_path / "graph"), SCHEMA) as graph:

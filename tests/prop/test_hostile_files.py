@@ -146,6 +146,7 @@ def _rows(graph, path, kind):
     return export(graph)
 
 
+@pytest.mark.more
 @pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_parquet_is_refused_or_loaded(graph, tmp_path):
     path, ends = tmp_path / "Person.parquet", set()
@@ -172,6 +173,7 @@ def test_damaged_pages_with_checksums_never_give_other_rows(graph, tmp_path):
             assert export(graph) == expected, seed
 
 
+@pytest.mark.more
 @pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_csv_is_refused_or_loaded_record_by_record(graph, tmp_path):
     path, ends = tmp_path / "Person.csv", set()

@@ -43,7 +43,6 @@ def counts(report):
     return {step.name: [getattr(step, name) for name in names] for step in report.steps}
 
 
-@pytest.mark.core
 def test_rows_that_are_compared_and_rows_that_are_folded_give_the_same_graph_and_counts(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     with make_graph(tmp_path / "other", SCHEMA) as other:

@@ -122,6 +122,7 @@ class Run:
         assert answers(cold.index(TextIndexes(saved_rows=4)), QUERIES) == expected
 
 
+@pytest.mark.more
 @settings(max_examples=15, deadline=None)
 @given(st.dictionaries(IDS, TEXT, max_size=20), STEPS)
 def test_no_kept_postings_change_an_answer(rows, steps):
