@@ -38,7 +38,7 @@ def execute_decided(
     if not callable(resolve) and not isinstance(resolve, Mapping):
         # Whether it is a word is looked at where it is executed.
         return execute(resolve)
-    from omnigraph.history.merge.decisions import (  # noqa: PLC0415 - whoever decides nothing needs none of it
+    from omnigraph.history.merge.decisions import (  # noqa: PLC0415 - loaded only when there is something to decide
         rows_decided_by,
         rows_of_mapping,
     )

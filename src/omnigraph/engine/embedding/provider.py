@@ -15,7 +15,7 @@ Role = Literal["query", "document"]
 class EmbeddingProvider(Protocol):
     """Turns texts into vectors. Threads may share it.
 
-    What it returns is checked and normalised by whoever asked, so a provider may hand on what it got.
+    The caller checks and normalises what it returns, so a provider may pass on what a service answered.
     """
 
     @property

@@ -35,7 +35,7 @@ OpenTable = Callable[[TablePin], Table]
 class ProjectionBounds:
     """Which tables get projections: those of ``least_rows``, as smaller ones are read as quickly without.
 
-    ``most_rows`` is how many rows may be read for one; None is no bound.
+    ``most_rows`` is how many rows may be read for one; None means no limit.
     """
 
     least_rows: int
@@ -234,7 +234,7 @@ def build_after_load(
 
 
 class BuildStopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """Ends a build that nobody waits for any more; never leaves maintenance."""
+    """Stops a build that is no longer wanted; maintenance catches it."""
 
 
 def stopping(is_stopped: Callable[[], bool]) -> Check:

@@ -135,7 +135,7 @@ def plan_table_indexes(
         table: the version to look at.
         builds: the indexes that it is to have.
         group_rows: rows of a group of fragments at least, for which one segment is built.
-        max_rows: leave out indexes that would have to read more rows; None is no bound.
+        max_rows: leave out indexes that would have to read more rows; None means no limit.
     """
     rows = dict(fragment_sizes(table))
     works: list[IndexWork] = []

@@ -117,7 +117,7 @@ def adjacency_builder(build: Build, *, least_rows: int = 0) -> ProjectionBuilder
 
 
 def _build_adjacency(tables: Sequence[Table], _: str, check: Check) -> Iterable[Projection | None]:
-    from omnigraph.engine.query.topology.stored import build_adjacency  # noqa: PLC0415 - status builds nothing
+    from omnigraph.engine.query.topology.edge_base import build_adjacency  # noqa: PLC0415 - status builds nothing
 
     edges, sources, targets = tables
     return build_adjacency(edges, sources, targets, check)

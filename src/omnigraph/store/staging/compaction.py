@@ -179,7 +179,7 @@ class CompactionPolicy:
         target_rows: a fragment of this many rows is large enough.
         fair_share: how many rows others must bring for each row of a fragment that is rewritten with them.
         deleted_share: which share of its rows may be deleted before a fragment is rewritten for that alone.
-        max_rows: leave out work that would rewrite more rows at once; None is no bound.
+        max_rows: leave out work that would rewrite more rows at once; None means no limit.
     """
 
     target_rows: int = 1 << 20

@@ -367,20 +367,7 @@ def neighbourhoods(
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     from_entities, to_entities = context.entities(f"node:{start}"), context.entities(f"node:{end}")
     layers = None if is_whole else _layers_for(context, edges, direction, sources, hops)
-    if layers is not None:
-        return tuple(
-            Neighbourhood(
-                adjacency=fetched.adjacency,
-                from_entities=from_entities,
-                to_entities=to_entities,
-                edge_entities=context.entities(one.table_key),
-                sources=fetched.sources,
-                targets=fetched.targets,
-                edges=fetched.edges,
-            )
-            for one, fetched in zip(edges, _walk_layers(context, layers, edge, direction, sources, hops), strict=True)
-        )
-    if is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges):
+    if layers is None and (is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges)):
         return tuple(
             Neighbourhood(
                 adjacency=context.memory.topology.adjacency(*_tables_of(context, one), direction, context.limits.check),
@@ -390,6 +377,10 @@ def neighbourhoods(
             )
             for one in edges
         )
+    if layers is None:
+        found = fetch_edges(context, edges, direction, sources, hops)
+    else:
+        found = _walk_layers(context, layers, edge, direction, sources, hops)
     return tuple(
         Neighbourhood(
             adjacency=fetched.adjacency,
@@ -400,7 +391,7 @@ def neighbourhoods(
             targets=fetched.targets,
             edges=fetched.edges,
         )
-        for one, fetched in zip(edges, fetch_edges(context, edges, direction, sources, hops), strict=True)
+        for one, fetched in zip(edges, found, strict=True)
     )
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.adjacency import Entries, Integers, Links, code_width, first_entries, sorted_links
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET, EdgeEnds
-from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.budget import ByteBudgetCache
+from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, EdgeEnds, find_ends
+from omnigraph.engine.query.topology.image import SegmentPool, TableImage
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import cover
 from omnigraph.store.projections.files import Projection, ProjectionStore
@@ -23,6 +24,7 @@ from omnigraph.store.projections.format import Arrays, CoveredTable
 from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
+from omnigraph.store.tables.table import Table
 
 Side = Literal["out", "in"]
 SIDES: tuple[Side, Side] = ("out", "in")
@@ -289,3 +291,24 @@ def _root(array: npt.NDArray[Any]) -> object:
     while isinstance(found, np.ndarray) and not isinstance(found, np.memmap) and found.base is not None:
         found = found.base
     return found
+
+
+# Ids of nodes, which every edge is looked up in.
+_COLUMNS_BYTES = 4 << 30
+
+
+def build_adjacency(edges: Table, sources: Table, targets: Table, check: Check) -> tuple[Projection, ...]:
+    """Sort the edges of a version by either end and keep both; fewer when they cannot be written.
+
+    Args:
+        edges: the edge table.
+        sources: the table of the type that edges start at.
+        targets: the table of the type that they lead to.
+        check: called with the bytes that a step of the work is about to take; raises to stop it.
+    """
+    pool, shelf = SegmentPool(), ByteBudgetCache(_COLUMNS_BYTES)
+    near = TableImage(sources, pool.segments_of(sources), shelf)
+    far = near if sources.pin == targets.pin else TableImage(targets, pool.segments_of(targets), shelf)
+    base = EdgeBase.of(find_ends(TableImage(edges, pool.segments_of(edges), shelf), near, far, check), "out")
+    saved = (base.save(edges.datasets.projections, side) for side in SIDES)
+    return tuple(projection for projection in saved if projection is not None)

@@ -12,7 +12,7 @@ from tests.unit.engine.query.topology.test_extension import STEPS, apply, change
 
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.topology import cache as caching
-from omnigraph.engine.query.topology.stored import build_adjacency
+from omnigraph.engine.query.topology.edge_base import build_adjacency
 from omnigraph.runtime import counting
 
 DIRECTIONS = ("out", "in", "both")
