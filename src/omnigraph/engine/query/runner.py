@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -12,12 +12,13 @@ from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
-from omnigraph.engine.query.explain import Explanation, Trace, explain, explain_mutation, start_trace
+from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
 from omnigraph.engine.query.output.ranking import planned_searches
-from omnigraph.engine.query.planner import Facts, plan_read
-from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
+from omnigraph.engine.query.planned import PlannedReads, RowCounts
+from omnigraph.engine.query.planner import Facts
+from omnigraph.engine.query.run import run_plan
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.results.info import ResultPattern
@@ -27,12 +28,11 @@ from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, ex
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
-from omnigraph.runtime import Counters, LRUCache, Runtime, counting, counting_each
+from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
-_PLANS = 256
 _PAST_CATALOGS = 16
 
 
@@ -71,10 +71,12 @@ class PinnedTables:
 class PreparedRead:
     """A read that is ready to run: its plan, what its steps ask, the state that it reads, and what is odd about it.
 
-    ``schema`` are the columns of its result, ``pattern`` the nodes and edges among them.
+    ``facts`` are the schema and the sizes of the tables of that state, ``schema`` the columns of its result, and
+    ``pattern`` the nodes and edges among them.
     """
 
     plan: QueryPlan
+    facts: Facts
     schema: pa.Schema
     pattern: ResultPattern
     context: QueryContext
@@ -126,7 +128,7 @@ class QueryRunner:
         self._catalogs = catalogs
         self._plans = plans
         self._embedder = embedder
-        self._planned = _PlannedReads()
+        self._planned = PlannedReads()
         self._past_catalogs: LRUCache[tuple[str, str], Catalog] = LRUCache(_PAST_CATALOGS)
         self.memory = ReadMemory.empty()
 
@@ -164,6 +166,8 @@ class QueryRunner:
             if run:
                 raise
             return self._explain_mutation(call)
+        # Its plan may be that of a state of about the same size; what it expects is told for this one.
+        prepared.context.trace = start_trace(prepared.plan, prepared.facts, prepared.context.counters)
         prepared.context.trace.is_explained = True
         if not run:
             with prepared.context.snapshot.reading(), counting(prepared.context.counters):
@@ -179,8 +183,7 @@ class QueryRunner:
         state = self._snapshot(call).state
         catalog = self._catalogs.get(state.schema)
         plan = expect_mutation(self._plans.compile(call.text, call.name, catalog, call.source_name))
-        row_counts = {key: entry.row_count for key, entry in state.tables.items()}
-        return explain_mutation(plan, Facts(catalog=catalog, row_counts=row_counts))
+        return explain_mutation(plan, Facts(catalog=catalog, row_counts=RowCounts(state.tables)))
 
     def prepare(self, call: ReadCall, pending: PendingRead | None = None) -> PreparedRead:
         """Compile and plan a read on the snapshot that it asks for, or on what is pending, without reading a row."""
@@ -194,7 +197,7 @@ class QueryRunner:
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))
-        row_counts: Mapping[str, int] = {key: entry.row_count for key, entry in snapshot.state.tables.items()}
+        row_counts: Mapping[str, int] = RowCounts(snapshot.state.tables)
         state: SupportsTables = snapshot
         memory = self.memory
         if pending is not None:
@@ -225,6 +228,7 @@ class QueryRunner:
         warnings = parameter_warnings(query.checked, parameters)
         return PreparedRead(
             plan=plan,
+            facts=facts,
             schema=planned.schema,
             pattern=planned.pattern,
             context=context,
@@ -298,34 +302,6 @@ class _PastVersions:
     def find(self, table_key: str, ids: pa.Array) -> pa.Array:
         """Return the commit that last changed each entity, by its id; NULL for one that is not stored."""
         return self._versions.find(self._past.origins[table_key], ids)
-
-
-@record
-class _PlannedRead:
-    """What is known of a read before it is run; ``trace`` is that of a run that has done nothing."""
-
-    plan: QueryPlan
-    schema: pa.Schema
-    pattern: ResultPattern
-    trace: Trace
-
-
-class _PlannedReads:
-    """Plans by what they were made from, so that a repeated read is planned once per state of the graph."""
-
-    def __init__(self) -> None:
-        self._plans: LRUCache[Hashable, _PlannedRead] = LRUCache(_PLANS)
-
-    def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> _PlannedRead:
-        """Return the plan of a read; it keeps the read alive, so that the read's identity names no other one."""
-        key = (id(read), id(facts.catalog), tuple(facts.row_counts.items()), rules_off)
-        planned = self._plans.get(key)
-        if planned is None or planned.plan.read is not read:
-            plan = plan_read(read, facts, rules_off)
-            trace = start_trace(plan, facts, Counters())
-            planned = _PlannedRead(plan=plan, schema=result_schema(read), pattern=pattern_of(read), trace=trace)
-            self._plans.put(key, planned)
-        return planned
 
 
 def _held(batches: Iterator[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:

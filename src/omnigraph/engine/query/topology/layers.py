@@ -38,6 +38,8 @@ from omnigraph.store.tables.tail import BlockKey
 
 # Up to this share of all edges may be inserted one by one; beyond it sorting everything again is faster.
 _INSERTED_SHARE = 16
+# So few nodes are looked for one by one where their keys and ids are in memory.
+_FEW_IDS = 64
 _EDGE_BYTES = 128
 _ENTRY_BYTES = 24
 
@@ -393,15 +395,33 @@ _NO_ROWS: RowIds = np.zeros(0, dtype=np.uint64)
 
 def _row_ids_by_id(image: TableImage, ids: pa.ChunkedArray) -> RowIds:
     """Return the row ids of nodes by id."""
-    if image.has_column(KEY) and not image.table.datasets.storage.is_local:
-        # Ids in memory spare calls to an object store.
-        codes = codes_by_id(ids, image.column(KEY))
-        return np.where(codes >= 0, image.row_ids[codes], NO_ROW) if image.row_count else np.full(len(ids), NO_ROW)
+    if image.has_column(KEY):
+        if not image.table.datasets.storage.is_local:
+            # Ids in memory spare calls to an object store.
+            codes = codes_by_id(ids, image.column(KEY))
+            return np.where(codes >= 0, image.row_ids[codes], NO_ROW) if image.row_count else np.full(len(ids), NO_ROW)
+        known = _row_ids_by_key(image, ids) if len(ids) <= _FEW_IDS else None
+        if known is not None:
+            return known
     wanted = pc.unique(ids)
     rows = image.table.lookup(wanted, [])
     at = pc.fill_null(pc.index_in(ids, value_set=rows.column(KEY).combine_chunks()), -1).to_numpy()
-    known = np.append(rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False), NO_ROW)
-    found: RowIds = known[at]
+    every = np.append(rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False), NO_ROW)
+    found: RowIds = every[at]
+    return found
+
+
+def _row_ids_by_key(image: TableImage, ids: pa.ChunkedArray) -> RowIds | None:
+    """Return the row ids of nodes by id, from keys and ids that are in memory; None when the keys are not known."""
+    column = image.column(KEY)
+    found = np.full(len(ids), NO_ROW)
+    for at, wanted in enumerate(ids.to_pylist()):
+        candidates = image.table.key_candidates(wanted)
+        if candidates is None:
+            return None
+        for row_id, code in zip(candidates, image.codes_of(candidates).tolist(), strict=True):
+            if code >= 0 and column[code].as_py() == wanted:
+                found[at] = row_id
     return found
 
 

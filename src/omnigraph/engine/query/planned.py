@@ -1,0 +1,134 @@
+"""Plans that are kept: a read that is asked again is planned again only when the sizes of its tables say so.
+
+Plans are made from row counts in steps of about a tenth, and two states whose counts are the same in these steps share
+one. So a plan follows from what it was made from and from nothing else, and a write hardly ever makes one anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from omnigraph.catalog import Catalog
+from omnigraph.engine.query.explain import Trace, start_trace
+from omnigraph.engine.query.planner import Facts, plan_read
+from omnigraph.engine.query.run import pattern_of, result_schema
+from omnigraph.engine.query.steps import QueryPlan
+from omnigraph.engine.results.info import ResultPattern
+from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
+from omnigraph.runtime import Counters, LRUCache
+
+_PLANS = 256
+# Counts of so many bits are told apart one by one; larger ones by their first bits.
+_EXACT_BITS = 4
+
+
+def in_steps(count: int) -> int:
+    """Return a count in steps of at most an eighth of it: what plans are made from.
+
+    >>> [in_steps(count) for count in (0, 7, 15, 16, 17, 18, 1_000_000, 1_000_001)]
+    [0, 7, 15, 16, 16, 18, 983040, 983040]
+    """
+    cut = max(0, count.bit_length() - _EXACT_BITS)
+    return count >> cut << cut
+
+
+class SupportsRowCount(Protocol):
+    """What a state says of a table."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has."""
+
+
+class RowCounts(Mapping[str, int]):
+    """How many rows the tables of a state have, without looking at those that nobody asks for."""
+
+    def __init__(self, tables: Mapping[str, SupportsRowCount]) -> None:
+        self._tables = tables
+
+    def __getitem__(self, table_key: str) -> int:
+        return self._tables[table_key].row_count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+class _Asked(Mapping[str, int]):
+    """Row counts in steps, which take note of the tables that a plan depends on."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self._counts = counts
+        self.tables: dict[str, None] = {}
+
+    def __getitem__(self, table_key: str) -> int:
+        self.tables[table_key] = None
+        return in_steps(self._counts[table_key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+@record
+class PlannedRead:
+    """What is known of a read before it is run.
+
+    Args:
+        plan: its plan.
+        catalog: the schema that it was planned with.
+        schema: the columns of its result.
+        pattern: the nodes and edges among them.
+        trace: that of a run that has done nothing; its estimates are those of the state that was planned first.
+    """
+
+    plan: QueryPlan
+    catalog: Catalog
+    schema: pa.Schema
+    pattern: ResultPattern
+    trace: Trace
+
+
+class PlannedReads:
+    """Plans by what they were made from. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._plans: LRUCache[Hashable, PlannedRead] = LRUCache(_PLANS)
+        # The tables whose sizes the plan of a read depends on, by the read.
+        self._tables: LRUCache[Hashable, tuple[str, ...]] = LRUCache(_PLANS)
+
+    def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> PlannedRead:
+        """Return the plan of a read; it keeps the read alive, so that the read's identity names no other one."""
+        asked = (id(read), id(facts.catalog), rules_off)
+        tables = self._tables.get(asked)
+        if tables is not None:
+            planned = self._plans.get((asked, _sizes(tables, facts)))
+            if planned is not None and planned.plan.read is read and planned.catalog is facts.catalog:
+                return planned
+        counts = _Asked(facts.row_counts)
+        plan = plan_read(read, Facts(catalog=facts.catalog, row_counts=counts), rules_off)
+        planned = PlannedRead(
+            plan=plan,
+            catalog=facts.catalog,
+            schema=result_schema(read),
+            pattern=pattern_of(read),
+            trace=start_trace(plan, facts, Counters()),
+        )
+        # What a plan asks for may depend on the sizes that it met, so what any plan has asked for counts.
+        tables = tuple(dict.fromkeys((*(tables or ()), *counts.tables)))
+        self._tables.put(asked, tables)
+        self._plans.put((asked, _sizes(tables, facts)), planned)
+        return planned
+
+
+def _sizes(tables: Iterable[str], facts: Facts) -> tuple[int, ...]:
+    counts = facts.row_counts
+    return tuple([in_steps(counts.get(table, 0)) for table in tables])
