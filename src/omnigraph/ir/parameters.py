@@ -365,7 +365,7 @@ def decode_call(types: ParameterTypes, given: Any, form: ParamsForm) -> dict[str
         QueryParameterError: a missing required parameter, one that is not declared, or a value that does not fit.
     """
     is_host = form == "host"
-    if given is not None and not isinstance(given, Mapping if is_host else dict):
+    if given is not None and not isinstance(given, dict) and not (is_host and isinstance(given, Mapping)):
         expected, what = ("a mapping", "a mapping") if is_host else ("a JSON object", "an object")
         raise _problem("", expected, describe_value(given), f"must be {what} keyed by parameter name")
     values: Mapping[str, Any] = given or {}

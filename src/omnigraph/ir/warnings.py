@@ -15,6 +15,8 @@ _SHOWN = 8
 
 def parameter_warnings(query: CheckedQuery, given: Mapping[str, Any] | ParameterRows) -> tuple[str, ...]:
     """Return a sentence for every decoded parameter that no value of the enum it is compared with can equal."""
+    if not query.enum_uses:
+        return ()
     calls = given if isinstance(given, ParameterRows) else ParameterRows.of_one(given)
     found: dict[str, None] = {}
     for use in query.enum_uses:

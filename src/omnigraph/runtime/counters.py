@@ -54,7 +54,8 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: dict[str, int] = {}
-        self._total_calls = 0
+        # How many calls were counted until this moment.
+        self.total_calls = 0
         self._serial_stages = 0
         self._bytes_read = 0
         self._bytes_written = 0
@@ -63,7 +64,7 @@ class Counters:
         """Count calls of one class with the bytes they moved."""
         with self._lock:
             self._calls[call_class] = self._calls.get(call_class, 0) + count
-            self._total_calls += count
+            self.total_calls += count
             self._bytes_read += bytes_read
             self._bytes_written += bytes_written
 
@@ -83,15 +84,10 @@ class Counters:
             for cost in together:
                 for call_class, count in cost.calls.items():
                     self._calls[call_class] = self._calls.get(call_class, 0) + count
-                    self._total_calls += count
+                    self.total_calls += count
                 self._bytes_read += cost.bytes_read
                 self._bytes_written += cost.bytes_written
             self._serial_stages += max((cost.serial_stages for cost in together), default=0)
-
-    @property
-    def total_calls(self) -> int:
-        """How many calls were counted until this moment."""
-        return self._total_calls
 
     def cost(self) -> Cost:
         """Return what was counted until this moment."""

@@ -30,6 +30,7 @@ from omnigraph.records import record
 from omnigraph.runtime import current_counters
 from omnigraph.store.control import VERSIONS
 from omnigraph.store.location import Storage
+from omnigraph.store.newest import NewestVersions
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.translate import FaultKind, fault_of, translating
 from omnigraph.store.versions import dataset_folder, version_file
@@ -134,6 +135,7 @@ class Handles:
         self._by_pin: OrderedDict[TablePin, LanceDataset] = OrderedDict()
         self._sizes: dict[TablePin, int] = {}
         self._newest: dict[tuple[str, str | None], TablePin] = {}
+        self._seen = NewestVersions(storage)
         self._past_bytes = 0
 
     @property
@@ -219,6 +221,16 @@ class Handles:
     def latest_version(self, location: str, branch: str | None) -> int:
         """Return the number of the newest version: one call when any version of the branch is open already."""
         self.check_process()
+        still = self._seen.still(location, branch)
+        if still is not None:
+            current_counters().add_serial_stages(PROBE_STAGES)
+            return still
+        mark = self._seen.mark(location, branch)
+        version = self._latest_version(location, branch)
+        self._seen.saw(location, branch, version, mark)
+        return version
+
+    def _latest_version(self, location: str, branch: str | None) -> int:
         with self._lock:
             newest = self._newest.get((location, branch))
             handle = self._by_pin.get(newest) if newest is not None else None

@@ -391,6 +391,7 @@ def test_a_fragment_that_does_not_list_its_row_ids_is_scanned(local, monkeypatch
     build_keys(local.open(pin))
     table = local.another_process().open(pin)
     monkeypatch.setattr(lookups, "find_row_ids", lambda *_: None)
+    monkeypatch.setattr(lookups, "find_row_id", lambda *_: None)
     assert found(table, ["p3", "nobody"]) == plain(table, ["p3"])
     assert table.key_candidates("p3") is None
 

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType
-from omnigraph.engine.comparison import one_array, taken_bytes
+from omnigraph.engine.columns import take_scattered, taken_bytes
+from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
@@ -80,8 +81,10 @@ _FETCHED_ROWS = 2048
 _FETCHED_SHARE = 8
 # Beyond this, listing rows to storage costs more than any column.
 _LISTED_ROWS = 20_000
-# Values of so few rows are taken one by one from a column of several chunks.
-_FEW_ROWS = 64
+# For more rows, or a larger share of them, putting the chunks of a column side by side costs no more than looking into
+# each of them.
+_SCATTERED_ROWS = 8192
+_SCATTERED_SHARE = 8
 # What making the keys of a table takes: memory per row, and rows in a millisecond on a slow machine.
 _KEY_BYTES = 40
 _KEYS_PER_MS = 250
@@ -126,7 +129,8 @@ class Entities:
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._combined: dict[str, pa.Array] = {}
         # The rows that were last asked for, and where they stand: reads want several columns of the same rows.
-        self._placed: tuple[RowIds, Positions, pa.Array] | None = None
+        self._placed: tuple[RowIds, Positions] | None = None
+        self._indices: tuple[Positions, pa.Array] | None = None
         self._numbers: dict[str, tuple[npt.NDArray[np.float64], Mask]] = {}
         self._fetched_ids: RowIds = np.zeros(0, dtype=np.int64)
         self._fetched: pa.Table | None = None
@@ -153,7 +157,9 @@ class Entities:
     def row_ids_of(self, codes: Positions) -> RowIds:
         """Return the row ids of entities by where they stand in the image."""
         first = self.image.first_row_id
-        return self.all_ids[codes] if first is None else codes + first
+        if first is not None:
+            return codes + first if first else codes
+        return self.all_ids[codes]
 
     def id_ranks(self, codes: Positions) -> Positions:
         """Return numbers that order entities as their ids do; the ids of few are fetched."""
@@ -172,10 +178,10 @@ class Entities:
         found = self._combined.get(name)
         if found is None:
             column = self._column(name)
-            # One piece is the one that all reads share; several are copied for this read.
-            self._limits.hold(column.nbytes if column.num_chunks > 1 else 0)
-            found = one_array(column)
-            self._combined[name] = found
+            if column.num_chunks > 1:
+                # One piece is the one that all reads share; several are copied for this read.
+                self._limits.hold(column.nbytes)
+            found = self._combined[name] = one_array(column)
         return found
 
     def prefers_memory(self, count: int) -> bool:
@@ -213,7 +219,7 @@ class Entities:
 
     def values(self, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property, one value per row id."""
-        if self._known_column(name) is not None:
+        if name in self._combined or self._known_column(name) is not None:
             return self._from_memory(row_ids, name)
         if self._fetched is not None and name in self._fetched.column_names:
             positions, is_known = self._locate(row_ids)
@@ -307,20 +313,19 @@ class Entities:
         return positions, self._fetched_ids[positions] == row_ids
 
     def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
-        if len(row_ids) <= _FEW_ROWS and name not in self._combined:
-            column = self._column(name)
-            if column.num_chunks > 1:
-                # Putting the chunks side by side would cost the whole column.
-                found = _take_few(column, self.codes(row_ids))
-                self._limits.check_column(found.nbytes)
-                return found
         placed = self._placed
         if placed is None or placed[0] is not row_ids:
-            codes = self.codes(row_ids)
-            placed = self._placed = (row_ids, codes, pa.array(codes))
-        return self._take(self.whole_column(name), placed[1], placed[2])
+            placed = self._placed = (row_ids, self.codes(row_ids))
+        whole = self._combined.get(name)
+        if whole is None:
+            column = self._column(name)
+            if column.num_chunks > 1 and len(row_ids) <= min(_SCATTERED_ROWS, len(column) // _SCATTERED_SHARE):
+                # Putting the chunks side by side would cost the whole column.
+                return take_scattered(column, placed[1], self._take)
+            whole = self.whole_column(name)
+        return self._take(whole, placed[1])
 
-    def _take(self, column: pa.Array, places: Positions, indices: pa.Array | None = None) -> pa.Array:
+    def _take(self, column: pa.Array, places: Positions) -> pa.Array:
         # A few long texts that many rows repeat take far more than the column that they are in. Where even the whole
         # column for every row would fit, nobody needs to know how long they are.
         if not self._limits.fits_column(len(places) * column.get_total_buffer_size()):
@@ -328,7 +333,10 @@ class Entities:
         if len(places) == 1:
             # Copied, as a view would keep the column for as long as the result is kept.
             return pa.concat_arrays([column.slice(int(places[0]), 1)])
-        return column.take(pa.array(places) if indices is None else indices)
+        indices = self._indices
+        if indices is None or indices[0] is not places:
+            indices = self._indices = (places, pa.array(places))
+        return column.take(indices[1])
 
     def _from_storage(self, row_ids: RowIds, unique: RowIds, name: str) -> pa.Array:
         if name not in self.columns:
@@ -385,19 +393,6 @@ class NoEntities:
     def values(self, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property, one value per row id, of which there is none."""
         return pa.nulls(len(row_ids), pa.string() if name == KEY else arrow_type(self._types[name]))
-
-
-def _take_few(column: pa.ChunkedArray, places: Positions) -> pa.Array:
-    if not len(places):
-        return column.chunk(0).slice(0, 0)
-    bounds = np.cumsum([len(chunk) for chunk in column.chunks])
-    chunks = np.searchsorted(bounds, places, side="right")
-    return pa.concat_arrays(
-        [
-            column.chunk(chunk).slice(place - (bounds[chunk - 1] if chunk else 0), 1)
-            for chunk, place in zip(chunks.tolist(), places.tolist(), strict=True)
-        ]
-    )
 
 
 def _is_alike(first: NodeType | EdgeType, other: NodeType | EdgeType, name: str) -> bool:

@@ -81,10 +81,13 @@ class Trace:
         if trace is None:
             yield from frames
             return
-        trace.rows = trace.rows or 0
+        trace.rows, key = trace.rows or 0, id(step)
         while True:
-            with _Turn(self, id(step)):
+            self.switch(key)
+            try:
                 frame = next(frames, None)
+            finally:
+                self.switch(None)
             if frame is None:
                 return
             trace.rows += int(frame.weights.sum()) if frame.weights is not None else frame.length

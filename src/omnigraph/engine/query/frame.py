@@ -75,6 +75,8 @@ class Frame:
 
     def slice(self, start: int, stop: int) -> Frame:
         """Return the rows from ``start`` up to ``stop``, without copying."""
+        if start <= 0 and stop >= self.length:
+            return self
         return Frame(
             length=max(0, min(stop, self.length) - start),
             ids={name: ids[start:stop] for name, ids in self.ids.items()},

@@ -70,8 +70,7 @@ class Limits:
             needs = LimitExceeded(resource=f"{self._what} memory in bytes", limit=self._memory_bytes, actual=needed)
             message = f"the {self._what} needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
             raise QueryMemoryError(message, details=needs)
-        if needed > self._peak_bytes:
-            self._peak_bytes = needed
+        self._peak_bytes = max(self._peak_bytes, needed)
 
     @property
     def peak_bytes(self) -> int:
@@ -107,17 +106,25 @@ class Limits:
 
     def keep(self, frame: Frame) -> None:
         """Count the columns of a frame that stays alive until it is dropped."""
-        columns = _columns(frame)
-        self.hold(sum(column.nbytes for key, column in columns.items() if key not in self._columns))
-        for key in columns:
-            self._columns[key] = self._columns.get(key, 0) + 1
+        known, size_bytes = self._columns, 0
+        for column in _columns(frame):
+            key = id(column)
+            holders = known.get(key, 0)
+            known[key] = holders + 1
+            if not holders:
+                size_bytes += column.nbytes
+        self.hold(size_bytes)
 
     def drop(self, frame: Frame) -> None:
         """Let go of a frame that was kept; its columns count on while another kept frame has them."""
-        for key, column in _columns(frame).items():
-            self._columns[key] -= 1
-            if not self._columns[key]:
-                del self._columns[key]
+        known = self._columns
+        for column in _columns(frame):
+            key = id(column)
+            holders = known[key] - 1
+            if holders:
+                known[key] = holders
+            else:
+                del known[key]
                 self._held_bytes -= column.nbytes
 
     def holding(self, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -158,6 +165,8 @@ def check_column_bytes(size_bytes: int) -> None:
         raise QueryMemoryError(message, details=details)
 
 
-def _columns(frame: Frame) -> dict[int, npt.NDArray[np.int64] | pa.Array]:
-    columns = {id(column): column for column in (*frame.ids.values(), *frame.values.values())}
-    return columns if frame.weights is None else columns | {id(frame.weights): frame.weights}
+def _columns(frame: Frame) -> list[npt.NDArray[np.int64] | pa.Array]:
+    columns = [*frame.ids.values(), *frame.values.values()]
+    if frame.weights is not None:
+        columns.append(frame.weights)
+    return columns

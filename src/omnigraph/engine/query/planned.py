@@ -17,11 +17,14 @@ from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import ResultPattern
+from omnigraph.ir import CompiledQuery
 from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
 from omnigraph.runtime import Counters, LRUCache
+from omnigraph.txn.manifest.file import LoadedManifest
 
 _PLANS = 256
+_PLACES = 16
 # Counts of so many bits are told apart one by one; larger ones by their first bits.
 _EXACT_BITS = 4
 
@@ -127,6 +130,38 @@ class PlannedReads:
         self._tables.put(asked, tables)
         self._plans.put((asked, _sizes(tables, facts)), planned)
         return planned
+
+
+@record
+class AskedRead:
+    """A read of one state, compiled and planned: all of it that does not depend on its parameters."""
+
+    query: CompiledQuery
+    facts: Facts
+    planned: PlannedRead
+
+
+class AskedReads:
+    """The reads that were asked of the state that a branch, or a reference, last led to. Threads may share it.
+
+    Asking one of them again costs a look into a dictionary: nothing is compared but the text and the state itself.
+    """
+
+    def __init__(self) -> None:
+        self._places: LRUCache[Hashable, tuple[LoadedManifest, dict[Hashable, AskedRead]]] = LRUCache(_PLACES)
+
+    def get(self, where: Hashable, manifest: LoadedManifest, key: Hashable) -> AskedRead | None:
+        """Return a read that was asked of a state before."""
+        found = self._places.get(where)
+        return found[1].get(key) if found is not None and found[0] is manifest else None
+
+    def put(self, where: Hashable, manifest: LoadedManifest, key: Hashable, asked: AskedRead) -> None:
+        """Remember a read; those of another state in its place are forgotten, and so are all when they are many."""
+        found = self._places.get(where)
+        if found is None or found[0] is not manifest or len(found[1]) >= _PLANS:
+            found = (manifest, {})
+            self._places.put(where, found)
+        found[1][key] = asked
 
 
 def _sizes(tables: Iterable[str], facts: Facts) -> tuple[int, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.query.context import LeadingRanking, MatchedRows, QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
@@ -44,7 +45,7 @@ def result_schema(read: ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(output.name, output_type(output.type)) for output in read.outputs])
 
 
-def run_plan(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def run_plan(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of the result, whose columns are ``schema``, in batches of bounded size."""
     read = plan.read
     rows = _staged(context, plan, schema) if read.stages else _classic(context, plan, schema)
@@ -75,25 +76,25 @@ def _classic(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Itera
         context.leading = LeadingRanking(ranking=ranking, limit=limit)
     frames = run_steps(context, plan.steps, iter([UNIT]))
     if plan.read.groups is not None:
-        return _grouped(context, plan, frames, given)
+        return _grouped(context, plan, frames, given, schema)
     return _plain(context, plan, frames, given, schema)
 
 
 def _grouped(
-    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], given: RankingInput | None
+    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], given: RankingInput | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     read = plan.read
     if read.ranking is not None and given is not None:
         frames = iter([_in_rank_order(context, read, read.ranking, given, frames)[0]])
     groups = context.trace.measure(
-        read, lambda: _ordered_groups(context, read, frames), lambda table: int(table.num_rows)
+        read, lambda: _ordered_groups(context, read, frames, schema), lambda table: int(table.num_rows)
     )
     yield from groups.to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], schema: pa.Schema) -> pa.Table:
     groups = aggregate(context, read, frames)
-    table = pa.Table.from_arrays(groups.columns, schema=result_schema(read))
+    table = pa.Table.from_arrays(groups.columns, schema=schema)
     return table.take(pa.array(order_table(read, table))).combine_chunks()
 
 
@@ -151,17 +152,17 @@ def project(
 ) -> pa.RecordBatch:
     """Return the columns of the result for rows of the match; ``scores`` holds their ranks, if the read has any."""
     columns: list[pa.Array] = []
-    held_bytes = 0
+    made_bytes = 0
     try:
         for output, field in zip(read.outputs, schema, strict=True):
             values = _shown(context, output.expression, frame, scores)
             columns.append(values if values.type == field.type else values.cast(field.type))
-            column_bytes = columns[-1].nbytes
+            column_bytes = held_bytes(columns[-1])
             context.limits.hold(column_bytes)
-            held_bytes += column_bytes
+            made_bytes += column_bytes
     finally:
         # Whoever draws the batch counts it for as long as it is kept.
-        context.limits.hold(-held_bytes)
+        context.limits.hold(-made_bytes)
     if not columns:
         # Without a column only this form keeps how many rows there are.
         return pa.RecordBatch.from_struct_array(pa.array([{}] * frame.length, pa.struct([])))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.accepted import CatalogCache
+from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
@@ -16,7 +17,7 @@ from omnigraph.engine.query.explain import Explanation, explain, explain_mutatio
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions, SnapshotSchema
 from omnigraph.engine.query.output.ranking import planned_searches
-from omnigraph.engine.query.planned import PlannedReads, RowCounts
+from omnigraph.engine.query.planned import AskedRead, AskedReads, PlannedReads, RowCounts
 from omnigraph.engine.query.planner import Facts
 from omnigraph.engine.query.run import run_plan
 from omnigraph.engine.query.steps import QueryPlan
@@ -24,14 +25,14 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.results.info import ResultPattern
 from omnigraph.engine.versions import EntityVersions
 from omnigraph.errors import BranchMissingError, WrongQueryKindError
-from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
+from omnigraph.ir import CompiledQuery, ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, check_instance
 
 _PAST_CATALOGS = 16
 
@@ -129,6 +130,7 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = PlannedReads()
+        self._asked = AskedReads()
         self._past_catalogs: LRUCache[tuple[str, str], Catalog] = LRUCache(_PAST_CATALOGS)
         self.memory = ReadMemory.empty()
 
@@ -138,10 +140,13 @@ class QueryRunner:
         prepared = self.prepare(call, pending)
         read, context = prepared.plan.read, prepared.context
         schema = prepared.schema
-        batches = counting_each(run_plan(context, prepared.plan, schema), context.counters)
-        rows: pa.Table | Iterator[pa.RecordBatch] = batches
-        if not call.options.streams:
-            rows = pa.Table.from_batches(_held(batches, context.limits), schema)
+        batches = run_plan(context, prepared.plan, schema)
+        rows: list[pa.RecordBatch] | Iterator[pa.RecordBatch]
+        if call.options.streams:
+            rows = counting_each(batches, context.counters)
+        else:
+            with counting(context.counters):
+                rows = _held(batches, context.limits)
         info = ReadInfo(
             query_name=read.name,
             branch=call.branch if call.at is None else None,
@@ -191,30 +196,30 @@ class QueryRunner:
         now_ms = self._world.clock.now_ms() if pending is None else pending.now_ms
         with counting() as counters:
             snapshot, past = self._state(call) if pending is None else (pending.snapshot, None)
-        given = None if pending is None else pending.catalog
-        known = self._catalogs.get(snapshot.state.schema) if past is None else past.catalog
-        catalog = known if given is None else given
-        query = self._plans.compile(call.text, call.name, catalog, call.source_name)
-        read = expect_read(query)
-        parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))
-        row_counts: Mapping[str, int] = RowCounts(snapshot.state.tables)
         state: SupportsTables = snapshot
         memory = self.memory
-        if pending is not None:
-            with counting(counters):
-                overlaid = pending.overlay(read)
-            state, row_counts, memory = overlaid, overlaid.row_counts, overlaid.memory(memory)
-        versions: SupportsVersions = EntityVersions(self._store.refs, snapshot, self.memory.versions)
+        versions: SupportsVersions = EntityVersions(self._store.refs, snapshot, memory.versions)
         if past is not None:
             # Columns of one version have other names here than for reads that use the schema of that state.
-            state, row_counts, memory = past, past.row_counts, ReadMemory.empty(memory.engines)
+            state, memory = past, ReadMemory.empty(memory.engines)
             versions = _PastVersions(versions, past)
-        facts = Facts(catalog=catalog, row_counts=row_counts)
-        planned = self._planned.get(read, facts, call.options.rules_off)
+            query = self._plans.compile(call.text, call.name, past.catalog, call.source_name)
+            asked = self._plan(query, past.catalog, past.row_counts, call.options)
+        elif pending is not None:
+            catalog = self._catalogs.get(snapshot.state.schema) if pending.catalog is None else pending.catalog
+            query = self._plans.compile(call.text, call.name, catalog, call.source_name)
+            with counting(counters):
+                overlaid = pending.overlay(expect_read(query))
+            state, memory = overlaid, overlaid.memory(memory)
+            asked = self._plan(query, catalog, overlaid.row_counts, call.options)
+        else:
+            asked = self._asked_again(call, snapshot)
+        query, planned = asked.query, asked.planned
+        parameters = decode_call(query.checked.parameters, call.params, call.params_form)
         plan = planned.plan
         context = QueryContext(
             snapshot=state,
-            catalog=catalog,
+            catalog=asked.facts.catalog,
             parameters={**parameters, NOW_PARAMETER: now_ms},
             options=call.options,
             limits=limits,
@@ -228,12 +233,32 @@ class QueryRunner:
         warnings = parameter_warnings(query.checked, parameters)
         return PreparedRead(
             plan=plan,
-            facts=facts,
+            facts=asked.facts,
             schema=planned.schema,
             pattern=planned.pattern,
             context=context,
             snapshot=snapshot,
             warnings=warnings,
+        )
+
+    def _asked_again(self, call: ReadCall, snapshot: GraphSnapshot) -> AskedRead:
+        """Return a read of a published state under its own names; one that was asked of it before is as it was."""
+        check_instance("query name", call.name, str)
+        where, key = (call.branch, call.at), (call.text, call.name, call.source_name, call.options.rules_off)
+        asked = self._asked.get(where, snapshot.manifest, key)
+        if asked is None:
+            catalog = self._catalogs.get(snapshot.state.schema)
+            query = self._plans.compile(call.text, call.name, catalog, call.source_name)
+            asked = self._plan(query, catalog, RowCounts(snapshot.state.tables), call.options)
+            self._asked.put(where, snapshot.manifest, key, asked)
+        return asked
+
+    def _plan(
+        self, query: CompiledQuery, catalog: Catalog, row_counts: Mapping[str, int], options: QueryOptions
+    ) -> AskedRead:
+        facts = Facts(catalog=catalog, row_counts=row_counts)
+        return AskedRead(
+            query=query, facts=facts, planned=self._planned.get(expect_read(query), facts, options.rules_off)
         )
 
     def pin(self, branch: str, at: str | None, schema: SnapshotSchema) -> PinnedTables:
@@ -304,9 +329,13 @@ class _PastVersions:
         return self._versions.find(self._past.origins[table_key], ids)
 
 
-def _held(batches: Iterator[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
+def _held(batches: Generator[pa.RecordBatch, None, None], limits: Limits) -> list[pa.RecordBatch]:
     held = []
-    for batch in batches:
-        limits.hold(batch.nbytes)
-        held.append(batch)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                limits.hold(held_bytes(batch))
+                held.append(batch)
+    finally:
+        batches.close()
     return held

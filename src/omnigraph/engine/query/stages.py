@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import PropertyType
+from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
@@ -288,7 +289,7 @@ class GroupColumns:
             ]
             numbers = pa.array(np.arange(done, done + rows.length), pa.int64())
             done += rows.length
-            self._context.limits.check(sum(column.nbytes for column in columns))
+            self._context.limits.check(sum(map(held_bytes, columns)))
             yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def _column(self, name: str, value: Scalarlike, rows: Any) -> pa.Array:
@@ -395,7 +396,7 @@ def _computed(
             cast_to(encoded(compute(value, rows)), field.type)
             for value, field in zip(plan.columns.values(), schema, strict=True)
         ]
-        context.limits.check(sum(column.nbytes for column in columns))
+        context.limits.check(sum(map(held_bytes, columns)))
         if columns:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
         else:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from itertools import repeat
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -357,13 +358,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 
 
+# Types whose values Arrow hands out as something else than we do.
+_CONVERTED = frozenset(
+    kind.id
+    for kind in (pa.date32(), pa.date64(), pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1))
+)
+
+
 def host_rows(columns: Sequence[str], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Return each row as a dictionary, made when it is drawn; of columns that share a name the last one counts."""
     values = [host_values(column) for column in batch.columns]
     if not values:
         return ({} for _ in range(batch.num_rows))
+    if len(values) == 1:
+        name = columns[0]
+        return iter([{name: value} for value in values[0]])
     # There is a value for every name, whatever the rows are.
-    return (dict(zip(columns, row, strict=False)) for row in zip(*values, strict=True))
+    return map(dict, map(zip, repeat(columns), zip(*values, strict=True)))
 
 
 def host_values(column: pa.Array) -> list[Any]:
@@ -372,15 +383,15 @@ def host_values(column: pa.Array) -> list[Any]:
     A Date or DateTime outside the years 1 to 9999, which Python's calendar lacks, is its text.
     """
     of = column.type
+    if of.id not in _CONVERTED:
+        found: list[Any] = column.to_pylist()
+        return found
     if is_nested(of):
         return list(regroup(column, host_values(column.flatten())))
     if pa.types.is_date32(of):
         return [None if days is None else _date(days) for days in column.view(pa.int32()).to_pylist()]
-    if pa.types.is_date64(of):
-        # Arrow itself would hand out the date alone and drop the time.
-        return [None if instant is None else _instant(instant) for instant in column.view(pa.int64()).to_pylist()]
-    found: list[Any] = column.to_pylist()
-    return found
+    # Arrow itself would hand out the date alone and drop the time.
+    return [None if instant is None else _instant(instant) for instant in column.view(pa.int64()).to_pylist()]
 
 
 def _date(days: int) -> date | str:

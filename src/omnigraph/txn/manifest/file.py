@@ -90,8 +90,10 @@ class TornVersions:
         Raises:
             StorageCorruptError: it is torn and may have been acknowledged.
         """
+        if latest <= self._whole:
+            return latest
         pin = self._pin(latest)
-        if latest <= self._whole or not self._files.is_torn(pin):
+        if not self._files.is_torn(pin):
             return latest
         if self._is_acknowledged(latest):
             raise self._damaged(pin, "the newest version of a branch is torn")

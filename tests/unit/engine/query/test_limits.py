@@ -12,7 +12,7 @@ import pytest
 from tests.session_graph import create_graph, open_session
 from tests.unit.engine.query.graphs import SCHEMA, open_ring
 
-from omnigraph.engine.comparison import taken_bytes
+from omnigraph.engine.columns import taken_bytes
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions

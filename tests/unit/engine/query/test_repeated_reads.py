@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
 
 import omnigraph
-from omnigraph.engine.query import runner
+from omnigraph.engine.query import planned
 from omnigraph.engine.query.operators import scan
 from omnigraph.engine.query.output import relational
+from omnigraph.engine.query.planned import PlannedReads
 from omnigraph.engine.query.steps import Scan
 from omnigraph.engine.relational import EnginePool
+from omnigraph.ir import PlanCache
 from omnigraph.ir import compile as compiling
+from omnigraph.store.newest import NewestVersions
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  height: F64? }
@@ -27,6 +31,9 @@ ROWS = {
     "Day": [{"number": number, "name": f"d{number}"} for number in range(3)],
     "Knows": [{"from": f"p{number}", "to": f"p{(number * 7 + step) % 20}"} for number in range(20) for step in (1, 2)],
 }
+IN_MEMORY = omnigraph.QueryOptions(mode="csr")
+# What a lookup of one node with one property takes from its text to its row.
+MOST_CALLS = 510
 POINT = "query q($name: String) { match { $p: Person { name: $name } } return { $p.age } }"
 HOPS = (
     "query q($name: String) { match { $p: Person { name: $name }  $p knows $f  $f knows $g }"
@@ -63,16 +70,63 @@ def test_a_repeated_read_is_compiled_planned_and_described_once(graph, count, te
     graph.query(text, {"name": "p1"})
     watched = [
         count(compiling, "parse_queries"),
-        count(runner, "plan_read"),
-        count(runner, "result_schema"),
-        count(runner, "pattern_of"),
-        count(runner, "start_trace"),
+        count(PlanCache, "compile"),
+        count(planned, "plan_read"),
+        count(planned, "result_schema"),
+        count(planned, "pattern_of"),
+        count(planned, "start_trace"),
+        count(PlannedReads, "get"),
         count(Scan, "__str__"),
         count(threading.Thread, "start"),
     ]
     answers = [graph.query(text, {"name": f"p{number}"}).rows() for number in range(20)]
     assert watched == [[]] * len(watched)
     assert len({repr(answer) for answer in answers}) > 1
+
+
+def _calls_of(run):
+    """Return how many functions a call makes, those of libraries and of the interpreter included."""
+    calls = []
+
+    def note(frame, event, argument):
+        if event in {"call", "c_call"}:
+            calls.append(argument if event == "c_call" else frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return len(calls)
+
+
+def test_a_repeated_lookup_costs_the_same_calls_however_many_tables_and_rows_there_are(tmp_path, monkeypatch):
+    # Whether the folder of versions is trusted depends on how long ago it was changed.
+    monkeypatch.setattr(NewestVersions, "still", lambda *_: None)
+    found = set()
+    for types, rows in ((1, 20), (60, 20), (1, 20_000)):
+        others = "\n".join(f"node Other{number} {{ name: String @key }}" for number in range(types))
+        with omnigraph.init(tmp_path / f"{types}-{rows}", f"{SCHEMA}\n{others}") as made:
+            made.load({"Person": [{"name": f"p{number}", "age": 1} for number in range(rows)]})
+            made.optimize()
+            read = made.branch("main").query
+            for _ in range(3):
+                for number in range(20):
+                    read(POINT, {"name": f"p{number}"}, options=IN_MEMORY).rows()
+            found.add(_calls_of(lambda read=read: read(POINT, {"name": "p7"}, options=IN_MEMORY).rows()))
+    assert len(found) == 1
+    # A guard against layers that creep in; it may be raised with a reason.
+    assert max(found) <= MOST_CALLS
+
+
+def test_a_read_behind_a_write_sees_it_whoever_wrote(graph, tmp_path):
+    place = tmp_path / "g"
+    with omnigraph.init(place, SCHEMA) as one, omnigraph.open(place) as other:
+        for number in range(8):
+            (one if number % 2 else other).mutate(f'query q() {{ insert Day {{ number: {number}, name: "d" }} }}')
+            for reader in (one, other):
+                read = reader.query("query q() { match { $d: Day } return { count($d) as n } }").rows()
+                assert read == [{"n": number + 1}]
 
 
 def test_every_run_of_a_plan_has_figures_of_its_own(graph):

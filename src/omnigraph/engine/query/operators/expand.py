@@ -81,6 +81,9 @@ def _pieces(near: Neighbourhood, step: Expand, frame: Frame) -> Iterator[Frame]:
         for start in range(0, frame.length, _WALKED_ROWS):
             yield frame.slice(start, start + _WALKED_ROWS)
         return
+    if frame.length == 1:
+        yield frame
+        return
     codes = near.source_codes(frame.ids[step.source])
     offsets = near.adjacency.offsets
     ends = np.cumsum(offsets[codes + 1] - offsets[codes])

@@ -243,6 +243,11 @@ def _layers_for(
     return tuple(found) if met * _LAYERED_SHARE < count else None
 
 
+def _are_known(context: QueryContext, tables: Sequence[tuple[Table, Table, Table]], direction: Direction) -> bool:
+    topology = context.memory.topology
+    return None not in [topology.known_adjacency(*of, direction) for of in tables]
+
+
 def _tables_of(context: QueryContext, edge: EdgeType) -> tuple[Table, Table, Table]:
     return (
         context.entities(edge.table_key).table,
@@ -325,7 +330,7 @@ class Neighbourhood:
 
     def target_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of entities that were reached."""
-        return (self.to_entities.all_ids if self.targets is None else self.targets)[codes]
+        return self.to_entities.row_ids_of(codes) if self.targets is None else self.targets[codes]
 
     @property
     def all_edges(self) -> RowIds:
@@ -334,7 +339,7 @@ class Neighbourhood:
 
     def edge_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of edges."""
-        return self.all_edges[codes]
+        return self.edge_entities.row_ids_of(codes) if self.edges is None else self.edges[codes]
 
 
 def neighbourhood(
@@ -366,16 +371,19 @@ def neighbourhoods(
     edge = edges[0]
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     from_entities, to_entities = context.entities(f"node:{start}"), context.entities(f"node:{end}")
+    # What most walks find: everything in memory, so that nothing has to be weighed.
+    tables = [_tables_of(context, one) for one in edges]
+    is_whole = is_whole or (context.options.mode == "auto" and _are_known(context, tables, direction))
     layers = None if is_whole else _layers_for(context, edges, direction, sources, hops)
     if layers is None and (is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges)):
         return tuple(
             Neighbourhood(
-                adjacency=context.memory.topology.adjacency(*_tables_of(context, one), direction, context.limits.check),
+                adjacency=context.memory.topology.adjacency(*of, direction, context.limits.check),
                 from_entities=from_entities,
                 to_entities=to_entities,
                 edge_entities=context.entities(one.table_key),
             )
-            for one in edges
+            for one, of in zip(edges, tables, strict=True)
         )
     if layers is None:
         found = fetch_edges(context, edges, direction, sources, hops)

@@ -197,6 +197,8 @@ def _ranks_in_order(keys: Sequence[Ranks], rows: Positions) -> Positions:
 
 
 _RANK_BYTES = 8
+# Finding out which of so few rows have an entity in common takes longer than ranking all of them.
+_RANKED_ROWS = 4096
 # With a limit, rows are cut down to it whenever so many have gathered.
 _GATHERED_ROWS = 1 << 20
 
@@ -250,14 +252,29 @@ def _first(context: MatchedRows, read: ReadPlan, frame: Frame) -> Frame:
 def _in_order(context: MatchedRows, read: ReadPlan, frame: Frame) -> Frame:
     if not frame.length:
         return frame
-    keys = [key_ranks(context, read, frame, key) for key in read.order]
-    candidates = _candidates(keys[0], read.limit)
+    first = key_ranks(context, read, frame, read.order[0])
+    candidates = _candidates(first, read.limit)
     if candidates is not None:
-        frame, keys = frame.take(candidates), [key[candidates] for key in keys]
-    ties = read.ties
-    if isinstance(ties, EntityTies):
-        keys += [entity_ranks(context, frame, name, KEY) for name in ties.variables]
+        frame, first = frame.take(candidates), first[candidates]
+    keys = [first, *(key_ranks(context, read, frame, key) for key in read.order[1:])]
+    if isinstance(read.ties, EntityTies) and (frame.length > _RANKED_ROWS or _has_ties(keys)):
+        keys += [entity_ranks(context, frame, name, KEY) for name in read.ties.variables if _differs(frame.ids[name])]
     return frame.take(first_rows(keys, read.limit))
+
+
+def _has_ties(keys: Sequence[Ranks]) -> bool:
+    """Whether two rows have the same keys."""
+    order = first_rows(keys, None)
+    same = np.ones(max(0, len(order) - 1), dtype=np.bool_)
+    for key in keys:
+        in_order = key[order]
+        same &= in_order[1:] == in_order[:-1]
+    return bool(same.any())
+
+
+def _differs(row_ids: RowIds) -> bool:
+    """Whether there are two entities among these."""
+    return bool((row_ids[1:] != row_ids[:1]).any())
 
 
 def _candidates(first: Ranks, limit: int | None) -> Positions | None:
@@ -286,13 +303,10 @@ def entity_ranks(context: MatchedRows, frame: Frame, variable: str, name: str) -
     entities = context.whole_table(variable, len(row_ids))
     if entities is not None and len(row_ids) > entities.table.row_count:
         return rank_values(entities.whole_column(name))[entities.codes(row_ids)]
-    unique, at = _unique(row_ids)
-    return rank_values(context.take(variable, unique, name))[at]
-
-
-def _unique(row_ids: RowIds) -> tuple[RowIds, Positions]:
+    if len(row_ids) <= _RANKED_ROWS:
+        return rank_values(context.take(variable, row_ids, name))
     unique, at = np.unique(row_ids, return_inverse=True)
-    return unique, at
+    return rank_values(context.take(variable, unique, name))[at]
 
 
 def _scalar(read: ReadPlan, index: int) -> Scalarlike:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.decimals import HALF, to_doubles, units_of
 from omnigraph.engine.exact_sums import ExactSums, limb_columns
@@ -221,19 +222,20 @@ class RelationalKernel:
         if not shown or not all(_is_plain_value(rows.schema.field(name).type) for name in shown):
             return None
         held: list[pa.RecordBatch] = []
-        batches, held_bytes, count = iter(rows.batches), 0, 0
+        batches, kept_bytes, count = iter(rows.batches), 0, 0
         try:
             for batch in batches:
                 held.append(batch)
                 count += batch.num_rows
-                if count > _FEW_ROWS or held_bytes + batch.nbytes > _FEW_BYTES:
+                batch_bytes = held_bytes(batch)
+                if count > _FEW_ROWS or kept_bytes + batch_bytes > _FEW_BYTES:
                     rows.batches = chain(held, batches)
                     return None
-                self._limits.hold(batch.nbytes)
-                held_bytes += batch.nbytes
+                self._limits.hold(batch_bytes)
+                kept_bytes += batch_bytes
             return distinct_rows(pa.Table.from_batches(held, rows.schema).select(list(shown)))
         finally:
-            self._limits.hold(-held_bytes)
+            self._limits.hold(-kept_bytes)
 
     def _run(self, text: str, rows: RowStream) -> pa.Table:
         if self._engine is None:
