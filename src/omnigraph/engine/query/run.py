@@ -95,6 +95,8 @@ def _grouped(
 def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], schema: pa.Schema) -> pa.Table:
     groups = aggregate(context, read, frames)
     table = pa.Table.from_arrays(groups.columns, schema=schema)
+    if table.num_rows == 1 and read.limit != 0:
+        return table
     return table.take(pa.array(order_table(read, table))).combine_chunks()
 
 

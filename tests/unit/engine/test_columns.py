@@ -1,0 +1,51 @@
+"""Values at some places of a column in several pieces are those of the column in one, and sizes are never too small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from omnigraph.engine.columns import held_bytes, take_scattered
+
+VALUES = {
+    "texts": (pa.string(), lambda number: f"value {number}"),
+    "numbers": (pa.int64(), lambda number: number),
+    "truth": (pa.bool_(), lambda number: number % 3 == 0),
+    "lists": (pa.list_(pa.int32()), lambda number: [number] * (number % 3)),
+}
+
+
+def chunked(kind, make, sizes):
+    numbers = iter(range(sum(sizes)))
+    pieces = [[make(number) if number % 4 else None for number, _ in zip(numbers, range(size))] for size in sizes]
+    return pa.chunked_array([pa.array(piece, kind) for piece in pieces])
+
+
+@pytest.mark.parametrize("places", [[], [0], [6], [0, 1, 6], [6, 0, 5, 0], [2, 2, 3, 3], list(range(7)), [6, 5, 1, 0]])
+@pytest.mark.parametrize("sizes", [(3, 4), (1, 0, 2, 4), (7, 0), (0, 7)], ids=str)
+@pytest.mark.parametrize("of", VALUES)
+def test_values_are_those_of_the_whole_column_in_the_order_of_the_places(of, sizes, places):
+    column = chunked(*VALUES[of], sizes)
+    found = take_scattered(column, np.array(places, dtype=np.int64), lambda array, at: array.take(pa.array(at)))
+    assert found.type == column.type
+    assert found.to_pylist() == [column[place].as_py() for place in places]
+
+
+def test_only_chunks_that_have_a_place_are_asked_and_each_of_them_once():
+    column = chunked(*VALUES["numbers"], (10,) * 20)
+    asked = []
+
+    def take(array, at):
+        asked.append(at.tolist())
+        return array.take(pa.array(at))
+
+    take_scattered(column, np.array([151, 3, 150, 5]), take)
+    assert asked == [[3, 5], [0, 1]]
+
+
+def test_a_part_of_something_large_counts_as_the_part():
+    whole = pa.array(np.arange(1 << 20))
+    assert held_bytes(whole.slice(0, 8)) == 64
+    assert held_bytes(pa.array(np.arange(100)).slice(0, 8)) == 800
+    assert held_bytes(whole) == whole.nbytes
