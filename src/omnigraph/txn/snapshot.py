@@ -85,7 +85,7 @@ class GraphSnapshot:
             BranchMissingError: the branch was deleted.
             HistoryGoneError: this is not the newest state any more, and was reclaimed.
         """
-        return _Reading(self)
+        return _StateReading(self)
 
     def explain(self, error: BaseException) -> None:
         """Raise that the branch was deleted or the state reclaimed, if that is why something is missing.
@@ -114,7 +114,7 @@ class GraphSnapshot:
         )
 
 
-class _Reading:
+class _StateReading:
     """A block that reads tables of a state; a class of its own, as every read enters one."""
 
     __slots__ = ("_snapshot",)

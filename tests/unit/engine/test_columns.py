@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,9 +19,9 @@ VALUES = {
 
 
 def chunked(kind, make, sizes):
-    numbers = iter(range(sum(sizes)))
-    pieces = [[make(number) if number % 4 else None for number, _ in zip(numbers, range(size))] for size in sizes]
-    return pa.chunked_array([pa.array(piece, kind) for piece in pieces])
+    values = [make(number) if number % 4 else None for number in range(sum(sizes))]
+    starts = [0, *accumulate(sizes)]
+    return pa.chunked_array([pa.array(values[at : at + size], kind) for at, size in zip(starts, sizes, strict=False)])
 
 
 @pytest.mark.parametrize("places", [[], [0], [6], [0, 1, 6], [6, 0, 5, 0], [2, 2, 3, 3], list(range(7)), [6, 5, 1, 0]])

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType
-from omnigraph.engine.columns import take_scattered, taken_bytes
+from omnigraph.engine.columns import take_from, take_scattered, taken_bytes
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.limits import Limits
@@ -90,6 +90,7 @@ _KEY_BYTES = 40
 _KEYS_PER_MS = 250
 # A number, and whether there is one.
 _NUMBER_BYTES = 9
+_NO_ROWS: RowIds = np.zeros(0, dtype=np.int64)
 
 
 class Entities:
@@ -132,7 +133,7 @@ class Entities:
         self._placed: tuple[RowIds, Positions] | None = None
         self._indices: tuple[Positions, pa.Array] | None = None
         self._numbers: dict[str, tuple[npt.NDArray[np.float64], Mask]] = {}
-        self._fetched_ids: RowIds = np.zeros(0, dtype=np.int64)
+        self._fetched_ids: RowIds = _NO_ROWS
         self._fetched: pa.Table | None = None
 
     @property
@@ -269,14 +270,14 @@ class Entities:
         found = self.table.key_candidates(entity_id, learn)
         if found is None:
             at = pc.index(self.whole_column(KEY), entity_id).as_py()
-            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+            return self.all_ids[at : at + 1] if at >= 0 else _NO_ROWS
         row_ids = found.view(np.int64)
         codes, ids = self.codes(row_ids).tolist(), self._column(KEY)
         for at, code in enumerate(codes):
             # Row ids of deleted rows are nowhere in the image.
             if 0 <= code < self.image.row_count and ids[code].as_py() == entity_id:
                 return row_ids[at : at + 1]
-        return np.zeros(0, dtype=np.int64)
+        return _NO_ROWS
 
     def _may_learn_keys(self) -> bool:
         """Whether the read may take the time and the memory that making the keys of its table costs."""
@@ -336,13 +337,13 @@ class Entities:
         indices = self._indices
         if indices is None or indices[0] is not places:
             indices = self._indices = (places, pa.array(places))
-        return column.take(indices[1])
+        return take_from(column, indices[1])
 
     def _from_storage(self, row_ids: RowIds, unique: RowIds, name: str) -> pa.Array:
         if name not in self.columns:
             self.columns = (*self.columns, name)
             self._limits.hold(0 if self._fetched is None else -self._fetched.nbytes)
-            self._fetched, self._fetched_ids = None, np.zeros(0, dtype=np.int64)
+            self._fetched, self._fetched_ids = None, _NO_ROWS
         self.fetch(unique)
         positions, _ = self._locate(row_ids)
         if self._fetched is None:
@@ -372,7 +373,7 @@ class EntityUnion:
     def values(self, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property, one value per row id."""
         numbers, plain = untagged(row_ids)
-        pieces, places = [self._parts[0].values(plain[:0], name)], [np.zeros(0, dtype=np.int64)]
+        pieces, places = [self._parts[0].values(plain[:0], name)], [_NO_ROWS]
         for number, part in enumerate(self._parts):
             at = np.flatnonzero(numbers == number)
             if len(at):

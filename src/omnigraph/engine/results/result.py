@@ -39,6 +39,9 @@ class Batches:
         return self._source is None and self._failure is None and not self._is_spent
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._held) if self.is_complete else self._drawn()
+
+    def _drawn(self) -> Iterator[pa.RecordBatch]:
         position = 0
         while (batch := self._at(position)) is not None:
             yield batch

@@ -84,7 +84,7 @@ class BranchLife:
         Raises:
             BranchMissingError: something is missing because the branch was deleted.
         """
-        return _Reading(self)
+        return _BranchReading(self)
 
     def explain(self, error: BaseException) -> None:
         """Raise that the branch was deleted, if that is why something of it is missing.
@@ -98,7 +98,7 @@ class BranchLife:
         raise branch_missing(self.line.name) from error
 
 
-class _Reading:
+class _BranchReading:
     """A block that reads what belongs to a branch; a class of its own, as every read enters several."""
 
     __slots__ = ("_life",)
