@@ -28,7 +28,7 @@ BUDGET_BYTES = 256 << 20
 # What the budget does not count: rows on their way between two steps, and what allocators keep for later.
 SLACK_BYTES = 224 << 20
 # The looks at its limits that an interrupt may find a read at: the first ones, and one in the middle of its work.
-INTERRUPTED_AT = (1, 3, 8)
+INTERRUPTED_AT = (1, 3, 6)
 READS = pytest.mark.parametrize(
     ("query", "is_fresh"),
     first(2, [("paths", True), ("list", False), ("reach", False), ("order pairs", False), ("group pairs", False)]),

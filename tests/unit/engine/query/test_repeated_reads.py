@@ -10,10 +10,11 @@ import pytest
 import omnigraph
 from omnigraph.engine.query import planned
 from omnigraph.engine.query.operators import scan
-from omnigraph.engine.query.output import relational
+from omnigraph.engine.query.output import aggregates, ordering, relational
 from omnigraph.engine.query.planned import PlannedReads
 from omnigraph.engine.query.steps import Scan
 from omnigraph.engine.relational import EnginePool
+from omnigraph.errors import UsageError
 from omnigraph.ir import PlanCache
 from omnigraph.ir import compile as compiling
 from omnigraph.store.newest import NewestVersions
@@ -202,3 +203,40 @@ def test_what_is_compared_or_ordered_in_another_way_is_left_to_the_engine(graph,
     rows = graph.query(f"query q() {{ match {{ $p: Person  $p knows $f }} return distinct {returned} }}").rows()
     assert len(taken) == 1
     assert len(rows) == len({repr(row) for row in rows})
+
+
+ORDERS = {
+    "ties by entity": "order { $g.age }",
+    "ties behind two keys": "order { $g.age desc, $f.age }",
+    "no ties": "order { $g.name desc, $f.name, $p.name }",
+    "one key for all": "order { $p.name }",
+}
+
+
+@pytest.mark.parametrize("limit", ["", "limit 1", "limit 7", "limit 1000"])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_few_rows_have_the_order_of_many(graph, monkeypatch, order, limit):
+    text = (
+        "query q($name: String) { match { $p: Person { name: $name }  $p knows $f  $f knows $g }"
+        f" return {{ $g.name, $f.name, $g.age }} {order} {limit} }}"
+    )
+    few = [graph.query(text, {"name": f"p{number}"}).rows() for number in range(20)]
+    monkeypatch.setattr(ordering, "_RANKED_ROWS", 0)
+    assert few == [graph.query(text, {"name": f"p{number}"}).rows() for number in range(20)]
+
+
+@pytest.mark.parametrize("returned", ["count($g) as n", "count($g) as n, count($p) as m"])
+def test_rows_that_are_only_counted_are_counted_as_groups_would_be(graph, monkeypatch, returned):
+    text = f"query q() {{ match {{ $p: Person  $p knows $f  $f knows $g }} return {{ {returned} }} }}"
+    nothing = f'query q() {{ match {{ $p: Person {{ name: "x" }}  $p knows $g }} return {{ {returned} }} }}'
+    counted = [graph.query(one).rows() for one in (text, nothing)]
+    monkeypatch.setattr(aggregates, "_counts_rows", lambda _: False)
+    assert counted == [graph.query(one).rows() for one in (text, nothing)]
+    assert [row["n"] > 0 for (row,) in counted] == [True, False]
+
+
+def test_a_name_that_is_no_text_is_refused_however_often_the_text_was_asked(graph):
+    graph.query(POINT, {"name": "p1"})
+    for name in ([], 7):
+        with pytest.raises(UsageError, match="query name"):
+            graph.query(POINT, {"name": "p1"}, name)

@@ -109,7 +109,7 @@ class _Measure:
 def aggregate(context: MatchedRows, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
     """Return one row per group, with the columns of the result."""
     if not read.groups and all(_counts_rows(output) for output in read.outputs):
-        return _counted(read, frames)
+        return _counted(context, read, frames)
     return finish_groups(read, partial_groups(context, read, frames))
 
 
@@ -120,9 +120,12 @@ def _counts_rows(output: Output) -> bool:
     return call.function == "count" and isinstance(call.argument, EntityRef)
 
 
-def _counted(read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+def _counted(context: MatchedRows, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
     """Return the one row of a read that asks how many rows there are and nothing else."""
-    total = sum(frame.length if frame.weights is None else int(frame.weights.sum()) for frame in frames)
+    total = 0
+    for frame in frames:
+        context.limits.check()
+        total += frame.length if frame.weights is None else int(frame.weights.sum())
     columns = [pa.array([total], output_type(output.type)) for output in read.outputs]
     return pa.Table.from_arrays(columns, names=[output.name for output in read.outputs])
 
