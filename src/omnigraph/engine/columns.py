@@ -12,8 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import InternalError
+
 # Measuring a part of something exactly takes longer than making so few bytes.
 _SMALL_BYTES = 1 << 16
+_FEW_CHUNKS = 8
 _TAKE = pc.get_function("array_take")
 
 
@@ -33,6 +36,9 @@ def take_scattered(
     >>> take_scattered(pieces, np.array([2, 0]), lambda array, places: array.take(pa.array(places))).to_pylist()
     ['c', 'a']
     """
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if is_number and column.num_chunks <= _FEW_CHUNKS and not column.null_count:
+        return _numbers_at(column, places)
     starts = [0, *accumulate(map(len, column.iterchunks()))]
     # Edges of one node mostly come in the order of the table, so that few runs of them lie in one chunk each.
     listed = places.tolist()
@@ -53,6 +59,20 @@ def take_scattered(
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
     return take_from(found, pa.array(back))
+
+
+def _numbers_at(column: pa.ChunkedArray, places: npt.NDArray[np.int64]) -> pa.Array:
+    """Take numbers, none of them NULL, from a few chunks; a pass over all places for each costs less than sorting."""
+    found = np.empty(len(places), dtype=column.type.to_pandas_dtype())
+    start = taken = 0
+    for chunk in column.iterchunks():
+        is_here = (places >= start) & (places < start + len(chunk))
+        found[is_here] = chunk.to_numpy(zero_copy_only=True)[places[is_here] - start]
+        taken += np.count_nonzero(is_here)
+        start += len(chunk)
+    if taken < len(places):
+        raise InternalError(f"a column of {start} rows was asked for a row that it does not have")
+    return pa.array(found, column.type)
 
 
 def held_bytes(values: pa.Array | pa.RecordBatch) -> int:

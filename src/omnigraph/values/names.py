@@ -32,7 +32,7 @@ class BranchName(str):
         >>> BranchName.parse(" review/2026-07 ")
         'review/2026-07'
         """
-        if isinstance(text, str) and text == MAIN:
+        if type(text) is str and text == MAIN:
             # What nearly every call names.
             return cls(text)
         check_text("branch name", text)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.columns import held_bytes, take_scattered
+from omnigraph.errors import InternalError
 
 VALUES = {
     "texts": (pa.string(), lambda number: f"value {number}"),
@@ -18,8 +19,8 @@ VALUES = {
 }
 
 
-def chunked(kind, make, sizes):
-    values = [make(number) if number % 4 else None for number in range(sum(sizes))]
+def chunked(kind, make, sizes, *, has_nulls=True):
+    values = [make(number) if number % 4 or not has_nulls else None for number in range(sum(sizes))]
     starts = [0, *accumulate(sizes)]
     return pa.chunked_array([pa.array(values[at : at + size], kind) for at, size in zip(starts, sizes, strict=False)])
 
@@ -34,8 +35,24 @@ def test_values_are_those_of_the_whole_column_in_the_order_of_the_places(of, siz
     assert found.to_pylist() == [column[place].as_py() for place in places]
 
 
+@pytest.mark.parametrize("places", [[], [6], [0, 1, 6], [6, 0, 5, 0], [6, 5, 1, 0]])
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64()], ids=str)
+def test_numbers_are_taken_as_they_are_whatever_their_width(kind, places):
+    column = chunked(kind, lambda number: number, (1, 0, 2, 4), has_nulls=False)
+    found = take_scattered(column, np.array(places, dtype=np.int64), lambda *_: pytest.fail("sorted and taken"))
+    assert found.type == kind
+    assert found.to_pylist() == places
+
+
+@pytest.mark.parametrize("place", [-1, 7])
+def test_a_place_beyond_the_column_is_an_error_of_ours(place):
+    column = chunked(pa.int64(), lambda number: number, (3, 4), has_nulls=False)
+    with pytest.raises(InternalError, match="7 rows"):
+        take_scattered(column, np.array([0, place]), lambda *_: None)
+
+
 def test_only_chunks_that_have_a_place_are_asked_and_each_of_them_once():
-    column = chunked(*VALUES["numbers"], (10,) * 20)
+    column = chunked(*VALUES["texts"], (10,) * 20)
     asked = []
 
     def take(array, at):
