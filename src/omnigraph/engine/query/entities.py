@@ -149,7 +149,7 @@ class Entities:
     def row_ids_of(self, codes: Positions) -> RowIds:
         """Return the row ids of entities by where they stand in the image."""
         first = self.image.first_row_id
-        return self.all_ids[codes] if first is None else codes + first
+        return self.image.row_ids_of(codes).view(np.int64) if first is None else codes + first
 
     def id_ranks(self, codes: Positions) -> Positions:
         """Return numbers that order entities as their ids do; the ids of few are fetched."""

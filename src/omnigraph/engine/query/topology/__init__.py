@@ -1,14 +1,14 @@
 """The graph's shape in memory: tables as numbered rows, edges as neighbour lists, and steps along them."""
 
-from omnigraph.engine.query.topology.adjacency import Adjacency
+from omnigraph.engine.query.topology.adjacency import Adjacency, spread
 from omnigraph.engine.query.topology.cache import DEFAULT_CAPACITY_BYTES, TopologyCache, TopologyStats
 from omnigraph.engine.query.topology.expansion import (
+    Walkable,
     incident_edges,
     neighbour_counts,
     neighbour_sums,
     neighbours,
     reach,
-    spread,
 )
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.intersection import (
@@ -28,6 +28,7 @@ __all__ = [
     "TableImage",
     "TopologyCache",
     "TopologyStats",
+    "Walkable",
     "are_linked",
     "common_neighbours",
     "edge_runs",

@@ -18,7 +18,7 @@ from omnigraph.engine.query.topology.budget import ByteBudgetCache
 from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, EdgeEnds, find_ends
 from omnigraph.engine.query.topology.image import SegmentPool, TableImage
 from omnigraph.records import record
-from omnigraph.store.projections.coverage import cover
+from omnigraph.store.projections.coverage import cover, match
 from omnigraph.store.projections.files import Projection, ProjectionStore
 from omnigraph.store.projections.format import Arrays, CoveredTable
 from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT
@@ -162,6 +162,10 @@ class EdgeBase:
         """What it maps from files."""
         return sum(links.nbytes for links in self._known.values() if isinstance(_root(links.edges), np.memmap))
 
+    def covers(self, edges: Table) -> int:
+        """Return how many edges of a version it has."""
+        return shared_edges(self.edges, edges)
+
     def links(self, side: Side) -> BaseLinks:
         """Return the entries of a side: those that are there, those of a file, or the other side's, sorted anew."""
         with self._lock:
@@ -198,6 +202,12 @@ class EdgeBase:
             self.edges.row_count,
             is_same_type=self.is_same_type,
         )
+
+
+def shared_edges(covered: CoveredTable, edges: Table) -> int:
+    """Return how many edges of a version stand in files that are covered."""
+    pieces = match(covered, edges, EDGE_COLUMNS, takes_back=True).pieces
+    return sum(edges.fragments[piece.index].row_count for piece in pieces)
 
 
 @record

@@ -116,10 +116,51 @@ class FragmentSegment:
         found: RowIds = self.row_ids[offsets - np.searchsorted(self.deleted, offsets)]
         return found
 
+    def offsets_of(self, row_ids: RowIds) -> Places:
+        """Return where rows stand in the fragment by row id, deleted ones too; -1 for those of other fragments."""
+        if self.run is not None:
+            # The subtraction wraps below the first row id, so one bound catches both sides.
+            offsets = row_ids - np.uint64(self.run)
+            return np.where(offsets < np.uint64(self.fragment.metadata.physical_rows), offsets.view(np.int64), -1)
+        places, offsets_by_place = self._places
+        found = places.find(row_ids)
+        return found if offsets_by_place is None else np.append(offsets_by_place, -1)[found]
+
+    def ranks_of(self, row_ids: RowIds) -> Places:
+        """Return which of the live rows these are by row id, -1 for those that are not here."""
+        offsets = self.offsets_of(row_ids)
+        if not len(self.deleted):
+            return offsets
+        before = np.searchsorted(self.deleted, offsets)
+        is_deleted = self.deleted[np.minimum(before, len(self.deleted) - 1)] == offsets
+        return np.where((offsets < 0) | is_deleted, -1, offsets - before)
+
+    def row_ids_of(self, ranks: Places) -> RowIds:
+        """Return the row ids of live rows by which of them they are."""
+        if self.run is None:
+            found: RowIds = self.row_ids[ranks]
+            return found
+        if len(self.deleted):
+            ranks = ranks + np.searchsorted(self.deleted - np.arange(len(self.deleted)), ranks, side="right")
+        return ranks.astype(np.uint64) + np.uint64(self.run)
+
+    @cached_property
+    def _places(self) -> tuple[RowIdPlaces, Places | None]:
+        every = physical_row_ids(self.fragment.metadata)
+        if every is not None:
+            return RowIdPlaces.of(every), None
+        return RowIdPlaces.of(self.row_ids), np.delete(np.arange(self.fragment.metadata.physical_rows), self.deleted)
+
     @cached_property
     def run(self) -> int | None:
         """The row id of the fragment's first row, when the ids of all its rows follow one another; None otherwise."""
-        return row_id_run(self.fragment.metadata)
+        found = row_id_run(self.fragment.metadata)
+        if found is not None:
+            return found
+        every = physical_row_ids(self.fragment.metadata)
+        if every is None or not len(every) or not (np.diff(every) == np.uint64(1)).all():
+            return None
+        return int(every[0])
 
     @property
     def first_row_id(self) -> int | None:
@@ -240,6 +281,8 @@ _SLOTS_PER_ROW = 8
 _RANKED_SHARE = 8
 _ROW_ID_BYTES = 8
 _PLACE_BYTES = 8
+# Up to so many segments are asked one by one where a row is.
+_FEW_SEGMENTS = 32
 
 
 @record
@@ -352,9 +395,30 @@ class TableImage:
             # The subtraction wraps below the first row id, so one bound catches both sides.
             codes = row_ids - np.uint64(self.first_row_id)
             return np.where(codes < np.uint64(self.row_count), codes.view(np.int64), -1)
+        if self._places is None and len(self.segments) <= _FEW_SEGMENTS:
+            # Asking each costs no more than its rows that are asked for; a table of all of them is made per version.
+            found = np.full(len(row_ids), -1, dtype=np.int64)
+            for start, segment in zip(self.starts.tolist(), self.segments, strict=False):
+                ranks = segment.ranks_of(row_ids)
+                found = np.where(ranks >= 0, ranks + start, found)
+            return found
         if self._places is None:
             self._places = RowIdPlaces.of(self.row_ids)
         return self._places.find(row_ids)
+
+    def row_ids_of(self, codes: Codes) -> RowIds:
+        """Return the row ids of rows by code."""
+        if self.first_row_id is not None:
+            return codes.astype(np.uint64) + np.uint64(self.first_row_id)
+        if len(codes) * _FEW_SEGMENTS > self.row_count or "row_ids" in self.__dict__:
+            listed: RowIds = self.row_ids[codes]
+            return listed
+        found = np.zeros(len(codes), dtype=np.uint64)
+        owners = np.searchsorted(self.starts, codes, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            mine = np.flatnonzero(owners == owner)
+            found[mine] = self.segments[owner].row_ids_of(codes[mine] - self.starts[owner])
+        return found
 
     @cached_property
     def first_row_id(self) -> int | None:
@@ -363,17 +427,14 @@ class TableImage:
         if firsts and None not in firsts:
             known = np.array(firsts, dtype=np.int64)
             return int(known[0]) if (np.diff(known) == np.diff(self.starts)[:-1]).all() else None
-        row_ids = self.row_ids.view(np.int64)
-        if not len(row_ids) or row_ids[-1] - row_ids[0] != len(row_ids) - 1 or not (np.diff(row_ids) == 1).all():
-            return None
-        return int(row_ids[0])
+        return None
 
     def id_ranks(self, codes: Codes) -> Codes:
         """Return numbers that order these rows as their ids do: by code point, ascending."""
         key: Key[IdRanks] = Key("ranks", self.pin)
         known = self._shelf.get(key)
         if known is None and len(codes) * _RANKED_SHARE < self.row_count:
-            return ranks_of(self.column(KEY).take(pa.array(codes)))
+            return ranks_of(pa.chunked_array([take_across(self.column(KEY), codes)]))
         whole = known or self._shelf.get_or_make(key, lambda: IdRanks(by_code=ranks_of(self.column(KEY))))
         ranks: Codes = whole.by_code[codes]
         return ranks
@@ -443,6 +504,30 @@ class RowIdPlaces:
         slots = np.minimum(row_ids - np.uint64(self._first), np.uint64(len(table) - 1))
         found: Codes = table[slots.view(np.int64)].astype(np.int64)
         return found
+
+
+def take_across(column: pa.ChunkedArray, places: Codes) -> pa.Array:
+    """Return the values at these places; no chunk is copied, as taking from several would otherwise do.
+
+    >>> take_across(pa.chunked_array([["a", "b"], ["c"]]), np.array([2, 0, 2])).to_pylist()
+    ['c', 'a', 'c']
+    """
+    if column.num_chunks == 1:
+        return column.chunk(0).take(pa.array(places))
+    if not len(places):
+        return pa.array([], column.type)
+    bounds = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
+    owners = np.searchsorted(bounds, places, side="right") - 1
+    parts, order = [], []
+    for owner in np.unique(owners).tolist():
+        mine = np.flatnonzero(owners == owner)
+        parts.append(column.chunk(owner).take(pa.array(places[mine] - bounds[owner])))
+        order.append(mine)
+    if len(parts) == 1:
+        return parts[0]
+    back = np.empty(len(places), dtype=np.int64)
+    back[np.concatenate(order)] = np.arange(len(places))
+    return pa.concat_arrays(parts).take(pa.array(back))
 
 
 def _chunked(arrays: list[pa.Array], of: pa.DataType) -> pa.ChunkedArray:
