@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import omnigraph
-from omnigraph.engine.query import runner
+from omnigraph.engine.query import planned
 from omnigraph.engine.query.operators import scan
 from omnigraph.engine.query.output import relational
 from omnigraph.engine.query.steps import Scan
@@ -63,10 +63,10 @@ def test_a_repeated_read_is_compiled_planned_and_described_once(graph, count, te
     graph.query(text, {"name": "p1"})
     watched = [
         count(compiling, "parse_queries"),
-        count(runner, "plan_read"),
-        count(runner, "result_schema"),
-        count(runner, "pattern_of"),
-        count(runner, "start_trace"),
+        count(planned, "plan_read"),
+        count(planned, "result_schema"),
+        count(planned, "pattern_of"),
+        count(planned, "start_trace"),
         count(Scan, "__str__"),
         count(threading.Thread, "start"),
     ]

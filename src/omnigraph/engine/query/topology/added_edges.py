@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology.edge_base import NO_ROW, Side
 from omnigraph.engine.query.topology.ends import codes_by_id
-from omnigraph.engine.query.topology.image import FragmentSegment, TableImage
+from omnigraph.engine.query.topology.image import FragmentSegment, TableImage, take_across
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers
 from omnigraph.engine.query.topology.overlay import AddedRun, sorted_run
 from omnigraph.records import record
@@ -19,8 +19,9 @@ from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.row_ids import RowIds
 from omnigraph.store.tables.tail import BlockKey
 
-# So few nodes are looked for one by one where their keys and ids are in memory.
-_FEW_IDS = 64
+# Nodes are looked for in memory up to so many; few of them one by one.
+_MANY_IDS = 10_000
+_FEW_IDS = 4
 _NO_ROWS: RowIds = np.zeros(0, dtype=np.uint64)
 
 
@@ -92,7 +93,7 @@ def row_ids_by_id(image: TableImage, ids: pa.ChunkedArray) -> RowIds:
             # Ids in memory spare calls to an object store.
             codes = codes_by_id(ids, image.column(KEY))
             return np.where(codes >= 0, image.row_ids[codes], NO_ROW) if image.row_count else np.full(len(ids), NO_ROW)
-        known = _row_ids_by_key(image, ids) if len(ids) <= _FEW_IDS else None
+        known = _row_ids_by_key(image, ids) if len(ids) <= _MANY_IDS else None
         if known is not None:
             return known
     wanted = pc.unique(ids)
@@ -105,9 +106,29 @@ def row_ids_by_id(image: TableImage, ids: pa.ChunkedArray) -> RowIds:
 
 def _row_ids_by_key(image: TableImage, ids: pa.ChunkedArray) -> RowIds | None:
     """Return the row ids of nodes by id, from keys and ids that are in memory; None when the keys are not known."""
+    if len(ids) <= _FEW_IDS:
+        return _few_by_key(image, ids.to_pylist())
+    whole = pa.concat_arrays([pa.array([], ids.type), *ids.chunks])
+    candidates = image.table.all_key_candidates(whole)
+    if candidates is None:
+        return None
+    wanted, row_ids = candidates
+    codes = image.codes_of(row_ids)
+    # Rows that are deleted are candidates too.
+    there = np.flatnonzero(codes >= 0)
+    wanted, row_ids = wanted[there], row_ids[there]
+    is_same = pc.equal(take_across(image.column(KEY), codes[there]), whole.take(pa.array(wanted)))
+    here = np.flatnonzero(is_same.to_numpy(zero_copy_only=False))
+    found = np.full(len(whole), NO_ROW)
+    found[wanted[here]] = row_ids[here]
+    return found
+
+
+def _few_by_key(image: TableImage, ids: Sequence[str]) -> RowIds | None:
+    """Return the same without the arrays that many ids are worth."""
     column = image.column(KEY)
     found = np.full(len(ids), NO_ROW)
-    for at, wanted in enumerate(ids.to_pylist()):
+    for at, wanted in enumerate(ids):
         candidates = image.table.key_candidates(wanted)
         if candidates is None:
             return None

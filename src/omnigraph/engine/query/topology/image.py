@@ -70,7 +70,7 @@ class SegmentChunk:
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> SegmentChunk:
         """Return the chunk of a column, in as few arrays as its type allows."""
-        whole = pa.table({"": column}).combine_chunks().column(0)
+        whole = column if column.num_chunks == 1 else pa.table({"": column}).combine_chunks().column(0)
         return cls(arrays=tuple(whole.chunks), size_bytes=int(whole.nbytes))
 
 

@@ -38,7 +38,7 @@ from omnigraph.engine.query.topology.node_numbers import NodeNumbers, Numbers
 from omnigraph.engine.query.topology.overlay import OverlaidAdjacency, sorted_run
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
-from omnigraph.store.projections.coverage import Piece, match
+from omnigraph.store.projections.coverage import Piece
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.row_ids import RowIds
 from omnigraph.store.tables.tail import BlockKey
@@ -90,7 +90,7 @@ class LayeredEdges:
         is_same = base.is_same_type and sources.pin == targets.pin
         last = None if before is None else before.targets
         self.targets: NodeNumbers = self.sources if is_same else self._numbers(targets, 1, last)
-        self._match = match(base.edges, edges.table, EDGE_COLUMNS, takes_back=True)
+        self._match = base.match(edges.table)
         self._hidden = self._match.gone_places
         loose = self._find_loose()
         if len(loose):
