@@ -61,4 +61,8 @@ def smallest(*limits: int | None) -> int | None:
     >>> smallest(None, 7, 3)
     3
     """
-    return min((limit for limit in limits if limit is not None), default=None)
+    least: int | None = None
+    for limit in limits:
+        if limit is not None and (least is None or limit < least):
+            least = limit
+    return least

@@ -11,8 +11,7 @@ import copy
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import lance
 from lance import LanceDataset
@@ -45,10 +44,9 @@ SCAN_STAGES = 2
 LOOKUP_STAGES = 3
 
 
-@contextmanager
 def metered(
     handle: LanceDataset, *, stages: int | None = None, at_most: int | None = None, side_by_side: int = 1
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Count the calls that the block makes through ``handle``.
 
     Args:
@@ -59,10 +57,22 @@ def metered(
 
     When neither is given, every call is taken to wait for the one before it.
     """
-    try:
-        yield
-    finally:
-        collect(handle, stages=stages, at_most=at_most, side_by_side=side_by_side)
+    return _Metered(handle, stages, at_most, side_by_side)
+
+
+class _Metered:
+    """A block whose calls are counted; a class of its own, as every call to storage enters one."""
+
+    __slots__ = ("_at_most", "_handle", "_side_by_side", "_stages")
+
+    def __init__(self, handle: LanceDataset, stages: int | None, at_most: int | None, side_by_side: int) -> None:
+        self._handle, self._stages, self._at_most, self._side_by_side = handle, stages, at_most, side_by_side
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        collect(self._handle, stages=self._stages, at_most=self._at_most, side_by_side=self._side_by_side)
 
 
 def collect(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -320,19 +320,32 @@ def corrupt(
     return StorageCorruptError(f"{message}: '{name}'", details=details, effect=effect)
 
 
-@contextmanager
 def translating(
     doing: str, location: str, *, effect: Effect = Effect.NONE, handle: LanceDataset | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let only errors of ours out of the block, and Ctrl-C; ``handle`` is what the block reads, if it does."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, OmnigraphError) or not is_foreign(error):
-            raise
+    return _Translating(doing, location, effect, handle)
+
+
+class _Translating:
+    """A block that lets only errors of ours out; a class of its own, as every call to storage enters one."""
+
+    __slots__ = ("_doing", "_effect", "_handle", "_location")
+
+    def __init__(self, doing: str, location: str, effect: Effect, handle: LanceDataset | None) -> None:
+        self._doing, self._location, self._effect, self._handle = doing, location, effect, handle
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, OmnigraphError) or not is_foreign(error):
+            return
         if _INTERRUPTED.match(str(error)):
             raise KeyboardInterrupt from error
-        raise to_omnigraph_error(error, doing=doing, location=location, effect=effect, handle=handle) from error
+        raise to_omnigraph_error(
+            error, doing=self._doing, location=self._location, effect=self._effect, handle=self._handle
+        ) from error
 
 
 def is_foreign(error: BaseException) -> bool:

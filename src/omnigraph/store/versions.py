@@ -55,6 +55,8 @@ class VersionFiles:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        # The version that was last asked for, which is asked for again and again, and its path.
+        self._asked: tuple[TablePin, str] | None = None
 
     def newest(self, location: str, branch: str | None) -> int | None:
         """Return the highest version that has a file; None when there is none, or on an object store."""
@@ -85,8 +87,11 @@ class VersionFiles:
         """Return what tells the file of a version from another one of its name; None on an object store, or if gone."""
         if not self._storage.is_local:
             return None
+        asked = self._asked
+        if asked is None or asked[0] != pin:
+            asked = self._asked = (pin, str(self._path(pin)))
         try:
-            found = self._path(pin).stat()
+            found = os.stat(asked[1])  # noqa: PTH116 - making a path costs more than the look, which every read takes
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

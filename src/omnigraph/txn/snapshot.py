@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from omnigraph.errors import (
     GoneState,
     HistoryGoneError,
     MissingThing,
+    OmnigraphError,
     TableMissingError,
     TableRef,
     TypeMissingError,
@@ -70,30 +71,36 @@ class GraphSnapshot:
         """
         entry = self.entry(table_key)
         try:
-            with self.manifest.life.reading():
-                return self._tables.open(entry.pin)
-        except (VersionMissingError, TableMissingError) as error:
-            if not self.is_past:
+            return self._tables.open(entry.pin)
+        except OmnigraphError as error:
+            self.manifest.life.explain(error)
+            if not self.is_past or not isinstance(error, VersionMissingError | TableMissingError):
                 raise
             raise self._gone(table_key) from error
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Let the block read tables of this state, and say so when the state or its branch goes meanwhile.
 
         Raises:
             BranchMissingError: the branch was deleted.
             HistoryGoneError: this is not the newest state any more, and was reclaimed.
         """
-        try:
-            with self.manifest.life.reading():
-                yield
-        except VersionMissingError as error:
-            for table_key, entry in self.state.tables.items():
-                pin = entry.pin
-                if error.details == TableRef(location=pin.location, branch=pin.branch, version=pin.version):
-                    raise self._gone(table_key) from error
-            raise
+        return _Reading(self)
+
+    def explain(self, error: BaseException) -> None:
+        """Raise that the branch was deleted or the state reclaimed, if that is why something is missing.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+            HistoryGoneError: the state was reclaimed.
+        """
+        self.manifest.life.explain(error)
+        if not isinstance(error, VersionMissingError):
+            return
+        for table_key, entry in self.state.tables.items():
+            pin = entry.pin
+            if error.details == TableRef(location=pin.location, branch=pin.branch, version=pin.version):
+                raise self._gone(table_key) from error
 
     def existing_ids(self, table_key: str, ids: Sequence[str]) -> set[str]:
         """Return those of ``ids`` that the table holds."""
@@ -105,3 +112,19 @@ class GraphSnapshot:
         return HistoryGoneError(
             f"the state of commit '{head.commit}' was reclaimed: table '{table_key}'", details=details
         )
+
+
+class _Reading:
+    """A block that reads tables of a state; a class of its own, as every read enters one."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: GraphSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._snapshot.explain(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Self
 
 from omnigraph.errors import BadValue, ValueFormatError
@@ -76,6 +77,7 @@ def _check_ref_name(what: str, name: str) -> None:
         raise ValueFormatError(f"invalid {what} name {name[:128]!r}: {problem}", details=details)
 
 
+@lru_cache(maxsize=1024)
 def _ref_name_problem(name: str) -> str | None:
     if not name:
         return "it is empty"

@@ -227,7 +227,9 @@ class QueryContext:
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property of entities of a variable; NULL where one is missing."""
         if variable not in self.nullable or not (missing := row_ids == MISSING).any():
-            return self.source_of(variable).values(row_ids, name)
+            # What a variable of one type ranges over is called as its table.
+            known = self._entities.get(self.variables[variable])
+            return (known or self.source_of(variable)).values(row_ids, name)
         found = self.source_of(variable).values(row_ids[~missing], name)
         places = np.cumsum(~missing) - 1
         return found.take(pa.array(places, pa.int64(), mask=missing))

@@ -122,7 +122,11 @@ class Entities:
         # Versions of a table share most of what is in memory, so what was spent on one counts for the next.
         self._demanded = (table.pin.location, table.pin.branch)
         self._image: TableImage | None = None
+        # Columns that this read has asked for, as they are in memory, and in one piece.
+        self._columns: dict[str, pa.ChunkedArray] = {}
         self._combined: dict[str, pa.Array] = {}
+        # The rows that were last asked for, and where they stand: reads want several columns of the same rows.
+        self._placed: tuple[RowIds, Positions, pa.Array] | None = None
         self._numbers: dict[str, tuple[npt.NDArray[np.float64], Mask]] = {}
         self._fetched_ids: RowIds = np.zeros(0, dtype=np.int64)
         self._fetched: pa.Table | None = None
@@ -167,7 +171,7 @@ class Entities:
         """Return a property of every entity, in the image's order."""
         found = self._combined.get(name)
         if found is None:
-            column = self.image.column(name)
+            column = self._column(name)
             # One piece is the one that all reads share; several are copied for this read.
             self._limits.hold(column.nbytes if column.num_chunks > 1 else 0)
             found = one_array(column)
@@ -186,17 +190,30 @@ class Entities:
 
     def has_in_memory(self, names: Sequence[str]) -> bool:
         """Whether these columns can be asked without a call."""
+        return all(self._known_column(name) is not None for name in names)
+
+    def _known_column(self, name: str) -> pa.ChunkedArray | None:
+        """Return a column if it can be asked without a call."""
         if self._mode == "indexed":
-            return False
-        known = self._image if self._image is not None else self._topology.known_image(self.table)
-        if known is None:
-            return False
-        self._image = known
-        return all(known.has_column(name) for name in names)
+            return None
+        found = self._columns.get(name)
+        if found is None:
+            if self._image is None:
+                self._image = self._topology.known_image(self.table)
+            found = None if self._image is None else self._image.known_column(name)
+            if found is not None:
+                self._columns[name] = found
+        return found
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self.image.column(name)
+        return found
 
     def values(self, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property, one value per row id."""
-        if self.has_in_memory((name,)):
+        if self._known_column(name) is not None:
             return self._from_memory(row_ids, name)
         if self._fetched is not None and name in self._fetched.column_names:
             positions, is_known = self._locate(row_ids)
@@ -242,17 +259,17 @@ class Entities:
         return self.add(self.table.lookup([entity_id], self.columns))
 
     def _find_in_memory(self, entity_id: str) -> RowIds:
-        learn = (lambda: self.image.column(KEY)) if self._may_learn_keys() else None
+        learn = (lambda: self._column(KEY)) if self._may_learn_keys() else None
         found = self.table.key_candidates(entity_id, learn)
         if found is None:
             at = pc.index(self.whole_column(KEY), entity_id).as_py()
             return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
         row_ids = found.view(np.int64)
-        codes, ids = self.codes(row_ids), self.image.column(KEY)
-        for row_id, code in zip(row_ids, codes.tolist(), strict=True):
+        codes, ids = self.codes(row_ids).tolist(), self._column(KEY)
+        for at, code in enumerate(codes):
             # Row ids of deleted rows are nowhere in the image.
             if 0 <= code < self.image.row_count and ids[code].as_py() == entity_id:
-                return np.array([row_id], dtype=np.int64)
+                return row_ids[at : at + 1]
         return np.zeros(0, dtype=np.int64)
 
     def _may_learn_keys(self) -> bool:
@@ -291,18 +308,27 @@ class Entities:
 
     def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
         if len(row_ids) <= _FEW_ROWS and name not in self._combined:
-            column = self.image.column(name)
+            column = self._column(name)
             if column.num_chunks > 1:
                 # Putting the chunks side by side would cost the whole column.
                 found = _take_few(column, self.codes(row_ids))
                 self._limits.check_column(found.nbytes)
                 return found
-        return self._take(self.whole_column(name), self.codes(row_ids))
+        placed = self._placed
+        if placed is None or placed[0] is not row_ids:
+            codes = self.codes(row_ids)
+            placed = self._placed = (row_ids, codes, pa.array(codes))
+        return self._take(self.whole_column(name), placed[1], placed[2])
 
-    def _take(self, column: pa.Array, places: Positions) -> pa.Array:
-        # A few long texts that many rows repeat take far more than the column that they are in.
-        self._limits.check_column(taken_bytes(column, places))
-        return column.take(pa.array(places))
+    def _take(self, column: pa.Array, places: Positions, indices: pa.Array | None = None) -> pa.Array:
+        # A few long texts that many rows repeat take far more than the column that they are in. Where even the whole
+        # column for every row would fit, nobody needs to know how long they are.
+        if not self._limits.fits_column(len(places) * column.get_total_buffer_size()):
+            self._limits.check_column(taken_bytes(column, places))
+        if len(places) == 1:
+            # Copied, as a view would keep the column for as long as the result is kept.
+            return pa.concat_arrays([column.slice(int(places[0]), 1)])
+        return column.take(pa.array(places) if indices is None else indices)
 
     def _from_storage(self, row_ids: RowIds, unique: RowIds, name: str) -> pa.Array:
         if name not in self.columns:

@@ -70,7 +70,8 @@ class Limits:
             needs = LimitExceeded(resource=f"{self._what} memory in bytes", limit=self._memory_bytes, actual=needed)
             message = f"the {self._what} needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
             raise QueryMemoryError(message, details=needs)
-        self._peak_bytes = max(self._peak_bytes, needed)
+        if needed > self._peak_bytes:
+            self._peak_bytes = needed
 
     @property
     def peak_bytes(self) -> int:
@@ -99,6 +100,10 @@ class Limits:
         """Raise as :meth:`check` does, or if a column of so many bytes is more than one array can hold."""
         self.check(size_bytes)
         check_column_bytes(size_bytes)
+
+    def fits_column(self, size_bytes: int) -> bool:
+        """Whether a column of so many bytes is within all limits of memory, so that it need not be measured."""
+        return size_bytes <= _COLUMN_BYTES and self._held_bytes + size_bytes <= self._memory_bytes
 
     def keep(self, frame: Frame) -> None:
         """Count the columns of a frame that stays alive until it is dropped."""

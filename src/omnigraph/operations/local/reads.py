@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from omnigraph.store.tables.pinned import BlobPart
     from omnigraph.txn.snapshot import GraphSnapshot
 
+_FORMS = get_args(ParamsForm)
+_DEFAULTS = QueryOptions()
+
 
 def query(graph: OpenGraph, request: QueryRequest, attached: Attachments) -> Result:
     """Compile a read and run it on one pinned snapshot.
@@ -75,8 +78,8 @@ def read_call(request: QueryRequest | ExplainRequest, attached: Attachments) -> 
         UsageError: the options are none, or the form of the parameters is not known.
     """
     check_instance("options", request.options, QueryOptions)
-    check_choice("params_form", request.params_form, get_args(ParamsForm))
-    options = request.options or QueryOptions()
+    check_choice("params_form", request.params_form, _FORMS)
+    options = request.options or _DEFAULTS
     return ReadCall(
         text=request.text,
         name=request.name,

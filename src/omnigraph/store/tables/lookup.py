@@ -21,7 +21,15 @@ from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import Candidates, FragmentIds, KeyIndex, build_keys, extend, key_index
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
 from omnigraph.store.tables.pins import FragmentRef
-from omnigraph.store.tables.row_ids import ADDRESS_BITS, RowIds, addresses_at, find_row_ids, has_row_ids, row_ids_at
+from omnigraph.store.tables.row_ids import (
+    ADDRESS_BITS,
+    RowIds,
+    addresses_at,
+    find_row_id,
+    find_row_ids,
+    has_row_ids,
+    row_ids_at,
+)
 from omnigraph.store.tables.tail import KEYS_ROWS, WHOLE_ROWS_BYTES, Block, BlockKey
 from omnigraph.store.tables.writing import blob_handling
 
@@ -128,10 +136,10 @@ def key_candidates(
         return None
     candidates = set[int]()
     for at, offset in found:
-        row_ids = find_row_ids(table.fragments[at].metadata, np.array([offset]))
-        if row_ids is None:
+        row_id = find_row_id(table.fragments[at], offset)
+        if row_id is None:
             return None
-        candidates.add(int(row_ids[0]))
+        candidates.add(row_id)
     return np.array(sorted(candidates), dtype=np.uint64)
 
 

@@ -16,7 +16,7 @@ from omnigraph.errors import InternalError
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.protobuf import read_fields
-from omnigraph.store.tables.pins import data_paths
+from omnigraph.store.tables.pins import FragmentRef, data_paths
 
 RowIds = npt.NDArray[np.uint64]
 
@@ -90,6 +90,13 @@ class RowIdRuns:
         found: RowIds = self.firsts[runs] + (plain - self.places[runs]).view(np.uint64)
         return found
 
+    def one_at(self, offset: int) -> int:
+        """Return the row id at one offset, without the arrays that many of them are worth."""
+        if offset >= self.count:
+            raise InternalError(f"a fragment of {self.count} rows was asked for row {offset}")
+        run = 0 if len(self.places) == 1 else int(self.places.searchsorted(offset, side="right")) - 1
+        return int(self.firsts[run]) + offset - int(self.places[run])
+
 
 # Lists are made once per fragment. Files that are listed anew after they had left could come with other row ids.
 _runs: LRUCache[tuple[str, ...], RowIdRuns] = LRUCache(
@@ -112,14 +119,23 @@ def row_ids_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds:
 
 def find_row_ids(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds | None:
     """Return the stable row ids of the rows at these offsets of a fragment; None when it does not list them itself."""
-    files = data_paths(metadata)
+    found = _runs_of(metadata, data_paths(metadata))
+    return None if found is None else found.at(offsets)
+
+
+def find_row_id(fragment: FragmentRef, offset: int) -> int | None:
+    """Return the stable row id of one row of a fragment; None when the fragment does not list them itself."""
+    found = _runs_of(fragment.metadata, fragment.files)
+    return None if found is None else found.one_at(offset)
+
+
+def _runs_of(metadata: FragmentMetadata, files: tuple[str, ...]) -> RowIdRuns | None:
     found = _runs.get(files)
-    if found is None or found.meta != metadata.row_id_meta:
+    if found is None or (found.meta is not metadata.row_id_meta and found.meta != metadata.row_id_meta):
         found = _read_runs(metadata)
-        if found is None:
-            return None
-        _runs.put(files, found)
-    return found.at(offsets)
+        if found is not None:
+            _runs.put(files, found)
+    return found
 
 
 def addresses_at(metadata: FragmentMetadata, offsets: npt.NDArray[Any]) -> RowIds:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -24,6 +24,8 @@ _ENCODED_BYTES = len("%25XX")
 # is being written.
 _MAX_LINE_BYTES = 255 - 9 - 5 - 39
 _LONG_NAME = "long-name"
+# What those meet who read a branch whose files are being removed.
+_MISSING = (StorageCorruptError, TableMissingError, VersionMissingError)
 
 
 @record
@@ -76,20 +78,40 @@ class BranchLife:
         self.line = line
         self._is_live = is_live
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Let the block read what belongs to the branch, and say so when the branch was deleted.
 
         Raises:
             BranchMissingError: something is missing because the branch was deleted.
         """
-        try:
-            yield
-        except (StorageCorruptError, TableMissingError, VersionMissingError) as error:
-            # Main is the graph itself.
-            if self.line.lance_branch is None or self._is_live(self.line):
-                raise
-            raise branch_missing(self.line.name) from error
+        return _Reading(self)
+
+    def explain(self, error: BaseException) -> None:
+        """Raise that the branch was deleted, if that is why something of it is missing.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+        """
+        # Main is the graph itself.
+        if self.line.lance_branch is None or not isinstance(error, _MISSING) or self._is_live(self.line):
+            return
+        raise branch_missing(self.line.name) from error
+
+
+class _Reading:
+    """A block that reads what belongs to a branch; a class of its own, as every read enters several."""
+
+    __slots__ = ("_life",)
+
+    def __init__(self, life: BranchLife) -> None:
+        self._life = life
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._life.explain(error)
 
 
 MAIN_LIFE = BranchLife(MAIN_INCARNATION, lambda *_: True)

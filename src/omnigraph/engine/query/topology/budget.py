@@ -6,8 +6,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 
 class SupportsParts(Protocol):
@@ -21,9 +20,11 @@ class SupportsParts(Protocol):
 V = TypeVar("V", bound=SupportsParts)
 
 
-@dataclass(frozen=True, slots=True)
-class Key(Generic[V]):
-    """Names a thing on the shelf, and tells the type checker which kind of thing that is."""
+class Key(NamedTuple, Generic[V]):
+    """Names a thing on the shelf, and tells the type checker which kind of thing that is.
+
+    A tuple, because every read looks up several and a tuple hashes and compares without a line of Python.
+    """
 
     kind: str
     of: Hashable
@@ -41,7 +42,7 @@ class ByteBudgetCache:
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Key[SupportsParts], tuple[SupportsParts, Mapping[Hashable, int]]] = OrderedDict()
+        self._kept: OrderedDict[Key[Any], tuple[Any, Mapping[Hashable, int]]] = OrderedDict()
         self._holders: Counter[Hashable] = Counter()
         self._making: dict[Key[SupportsParts], Future[SupportsParts]] = {}
         self._size_bytes = 0
@@ -60,11 +61,12 @@ class ByteBudgetCache:
     def get(self, key: Key[V]) -> V | None:
         """Return a thing, which thereby becomes the most recently used one; None when it is not here."""
         with self._lock:
-            found = self._kept.get(cast("Key[SupportsParts]", key))
+            found = self._kept.get(key)
             if found is None:
                 return None
-            self._kept.move_to_end(cast("Key[SupportsParts]", key))
-            return cast("V", found[0])
+            self._kept.move_to_end(key)
+            value: V = found[0]
+            return value
 
     def all_of(self, kind: str) -> list[SupportsParts]:
         """Return the things of a kind, the most recently used one first."""

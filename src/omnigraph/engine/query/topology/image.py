@@ -357,6 +357,13 @@ class TableImage:
             return True
         return all(segment.chunks.get(name) is not None for segment in self.segments)
 
+    def known_column(self, name: str) -> pa.ChunkedArray | None:
+        """Return a whole column if it can be had without reading anything."""
+        kept = self._shelf.get(self._column_key(name))
+        if kept is not None:
+            return kept.values
+        return self.column(name) if self.has_column(name) else None
+
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a whole column by code; only segments that are in no image's memory are read."""
         return self._shelf.get_or_make(self._column_key(name), lambda: self._load(name)).values
