@@ -15,6 +15,7 @@ from omnigraph.records import record
 
 Integers = npt.NDArray[Any]
 Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _WORD_BITS = 63
 
@@ -84,6 +85,14 @@ def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice |
     return rows, at
 
 
+def first_of_runs(rows: Codes, targets: Codes) -> Mask:
+    """Return which entries, ascending by row and target, are the first ones with both."""
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    np.not_equal(targets[1:], targets[:-1], out=is_first[1:])
+    is_first[1:] |= rows[1:] != rows[:-1]
+    return is_first
+
+
 def first_entries(links: Links) -> Offsets:
     """Return which entries lead somewhere else than the one before them of the same node."""
     count = len(links.targets)
@@ -99,9 +108,6 @@ def first_entries(links: Links) -> Offsets:
 def code_width(count: int) -> type[np.int32 | np.int64]:
     """Return the narrower integer type that holds all codes below ``count``."""
     return np.int32 if count < 1 << 31 else np.int64
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 @record

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.query.topology.adjacency import Adjacency, Mask, spread
+from omnigraph.engine.query.topology.adjacency import Adjacency, Mask, first_of_runs, spread
 from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.image import Codes
 from omnigraph.engine.query.topology.overlay import OverlaidAdjacency
@@ -33,12 +33,11 @@ def neighbours(adjacency: Walkable, codes: Codes) -> tuple[Codes, Codes]:
     if isinstance(adjacency, OverlaidAdjacency):
         return adjacency.neighbours(codes)
     rows, at = spread(adjacency.offsets, codes)
+    targets = adjacency.targets[at].astype(np.int64)
     if len(adjacency.repeats) and len(rows):
-        places = np.arange(at.start, at.stop) if isinstance(at, slice) else at
-        found = np.minimum(np.searchsorted(adjacency.repeats, places), len(adjacency.repeats) - 1)
-        first = adjacency.repeats[found] != places
-        rows, at = rows[first], places[first]
-    return rows, adjacency.targets[at].astype(np.int64)
+        kept = first_of_runs(rows, targets)
+        rows, targets = rows[kept], targets[kept]
+    return rows, targets
 
 
 def neighbour_counts(adjacency: Walkable, codes: Codes, *, by_edge: bool = False) -> Codes:

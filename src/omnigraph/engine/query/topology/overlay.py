@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from omnigraph.engine.query.topology.adjacency import Integers, Mask, Offsets, spread
+from omnigraph.engine.query.topology.adjacency import Integers, Mask, Offsets, first_of_runs, spread
 from omnigraph.engine.query.topology.edge_base import BaseLinks
 from omnigraph.engine.query.topology.image import Codes, TableImage
 from omnigraph.records import record
@@ -85,13 +85,7 @@ class OverlaidAdjacency:
         rows, at = self._base_entries(codes)
         targets = self._base.links.targets[at].astype(np.int64)
         if len(rows) and len(self._base.repeats):
-            if len(self._hidden):
-                # What is gone may be the first of several entries that lead to one node.
-                kept = np.ones(len(rows), dtype=np.bool_)
-                kept[1:] = (rows[1:] != rows[:-1]) | (targets[1:] != targets[:-1])
-            else:
-                repeats = self._base.repeats
-                kept = repeats[np.minimum(repeats.searchsorted(at), len(repeats) - 1)] != at
+            kept = first_of_runs(rows, targets)
             rows, targets = rows[kept], targets[kept]
         more_rows, more_targets, _ = self._added_entries(codes)
         if not len(more_rows):
