@@ -70,8 +70,7 @@ class Limits:
             needs = LimitExceeded(resource=f"{self._what} memory in bytes", limit=self._memory_bytes, actual=needed)
             message = f"the {self._what} needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
             raise QueryMemoryError(message, details=needs)
-        if needed > self._peak_bytes:
-            self._peak_bytes = needed
+        self._peak_bytes = max(self._peak_bytes, needed)
 
     @property
     def peak_bytes(self) -> int:

@@ -18,7 +18,7 @@ from omnigraph.engine.comparison import one_of
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities, adjacency_price, edges_cost
 from omnigraph.engine.query.frame import Positions, RowIds, distinct
-from omnigraph.engine.query.topology import Adjacency, LayeredEdges, Walkable
+from omnigraph.engine.query.topology import Adjacency, LayeredEdges, NodeNumbers, Walkable
 from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
@@ -301,7 +301,7 @@ class Neighbourhood:
 
     ``sources`` and ``targets`` hold the row ids behind the numbers of a fetched neighbourhood, ascending; those of a
     whole one are those of the images. ``links`` is what is walked: the adjacency, or that of an earlier version with
-    what changed since.
+    what changed since, whose numbers are ``from_numbers`` and ``to_numbers`` where they are not those of the images.
     """
 
     links: Walkable
@@ -311,6 +311,8 @@ class Neighbourhood:
     sources: RowIds | None = None
     targets: RowIds | None = None
     edges: RowIds | None = None
+    from_numbers: NodeNumbers | None = None
+    to_numbers: NodeNumbers | None = None
 
     @property
     def adjacency(self) -> Adjacency:
@@ -321,19 +323,25 @@ class Neighbourhood:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every edge of the table is in it."""
-        return self.sources is None
+        """Whether every edge of the table is in it, and nodes have the numbers of the images."""
+        return self.sources is None and self.from_numbers is None
 
     def source_codes(self, row_ids: RowIds) -> Positions:
         """Return the numbers of entities at which a walk starts; -1 where there is none."""
+        if self.from_numbers is not None:
+            return self.from_numbers.of(row_ids.view(np.uint64))
         return self.from_entities.codes(row_ids) if self.sources is None else _find(self.sources, row_ids)
 
     def target_codes(self, row_ids: RowIds) -> Positions:
         """Return the numbers of entities at which a walk may end; -1 where there is none."""
+        if self.to_numbers is not None:
+            return self.to_numbers.of(row_ids.view(np.uint64))
         return self.to_entities.codes(row_ids) if self.targets is None else _find(self.targets, row_ids)
 
     def target_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of entities that were reached."""
+        if self.to_numbers is not None:
+            return self.to_numbers.row_ids(codes).view(np.int64)
         return self.to_entities.row_ids_of(codes) if self.targets is None else self.targets[codes]
 
     @property
@@ -377,15 +385,15 @@ def _overlaid(context: QueryContext, edge_name: str, direction: Literal["out", "
     layers = context.memory.topology.layers(*tables, direction, context.limits.check)
     if layers is None or layers.is_exact:
         return None
-    links = layers.overlaid(direction)
-    if links is None:
-        return None
+    near, far = (layers.targets, layers.sources) if direction == "in" else (layers.sources, layers.targets)
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     return Neighbourhood(
-        links=links,
+        links=layers.overlaid(direction),
         from_entities=context.entities(f"node:{start}"),
         to_entities=context.entities(f"node:{end}"),
         edge_entities=context.entities(edge.table_key),
+        from_numbers=None if near.are_codes else near,
+        to_numbers=None if far.are_codes else far,
     )
 
 

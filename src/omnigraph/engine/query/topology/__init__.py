@@ -19,12 +19,14 @@ from omnigraph.engine.query.topology.intersection import (
     shortest_lengths,
 )
 from omnigraph.engine.query.topology.layers import LayeredEdges
+from omnigraph.engine.query.topology.node_numbers import NodeNumbers
 
 __all__ = [
     "DEFAULT_CAPACITY_BYTES",
     "Adjacency",
     "LayeredEdges",
     "NeighbourList",
+    "NodeNumbers",
     "TableImage",
     "TopologyCache",
     "TopologyStats",

@@ -97,8 +97,9 @@ class LayeredEdges:
             self._hidden = np.union1d(self._hidden, loose)
         known: Mapping[BlockKey, AddedSegment] = {}
         if before is not None and self.sources.extends(before.sources) and self.targets.extends(before.targets):
-            # What was found there holds for as long as nodes keep their numbers.
-            known = before.segments
+            # What was found there holds for as long as nodes keep their numbers; what was not may be among new nodes.
+            is_same = self.sources is before.sources and self.targets is before.targets
+            known = {key: segment for key, segment in before.segments.items() if is_same or segment.is_whole}
         found = [self._segment(index, known, resolved, check) for index in self._match.uncovered]
         #: Fragments of edges that the base does not have, in the order of the version.
         self.segments: Mapping[BlockKey, AddedSegment] = {segment.key: segment for segment in found}
@@ -169,10 +170,8 @@ class LayeredEdges:
         links, edges = _insert(links, edges, added, near.image.row_count)
         return self._made(links, edges, far)
 
-    def overlaid(self, direction: Side) -> OverlaidAdjacency | None:
-        """Return all edges, numbered as the images number them, without sorting them; None when nodes have moved."""
-        if not (self.sources.are_codes and self.targets.are_codes):
-            return None
+    def overlaid(self, direction: Side) -> OverlaidAdjacency:
+        """Return all edges, without sorting them; nodes have the numbers of :attr:`sources` and :attr:`targets`."""
         return self._overlaid_out if direction == "out" else self._overlaid_in
 
     @cached_property
@@ -200,9 +199,10 @@ class LayeredEdges:
         return OverlaidAdjacency(
             base=self.base.links(side),
             hidden=self._hidden,
+            left=far.deleted,
             added=runs,
-            node_count=near.image.row_count,
-            target_count=far.image.row_count,
+            node_count=near.count,
+            target_count=far.count,
             edge_image=self.edges,
             edge_codes=self._codes_of_places,
         )
@@ -425,7 +425,7 @@ class LayeredEdges:
     ) -> AddedSegment:
         segment = self.edges.segments[index]
         same = known.get(segment.key)
-        if same is not None and same.is_whole and same.row_id_meta == segment.fragment.metadata.row_id_meta:
+        if same is not None and same.row_id_meta == segment.fragment.metadata.row_id_meta:
             return same
         return AddedSegment(segment, self._resolve_segment(index, resolved, check))
 

@@ -40,11 +40,12 @@ class AddedRun:
 
 
 class OverlaidAdjacency:
-    """The neighbours of every node in one direction, numbered as the images number them.
+    """The neighbours of every node in one direction. Nodes have the numbers of the base, edges those of their image.
 
     Args:
-        base: the entries of the earlier version; its numbers of nodes are codes.
+        base: the entries of the earlier version.
         hidden: the numbers of its edges that are gone, ascending.
+        left: the numbers of nodes to lead to that are gone, ascending.
         added: entries that came since.
         node_count: how many nodes there are.
         target_count: how many there are to lead to.
@@ -57,6 +58,7 @@ class OverlaidAdjacency:
         *,
         base: BaseLinks,
         hidden: Offsets,
+        left: Offsets,
         added: Sequence[AddedRun],
         node_count: int,
         target_count: int,
@@ -70,6 +72,7 @@ class OverlaidAdjacency:
         self._base = base
         self._base_count = len(base.links.offsets) - 1
         self._hidden = hidden
+        self._left = left
         self._added = tuple(run for run in added if len(run.edges))
         self._edge_codes = edge_codes
 
@@ -100,7 +103,7 @@ class OverlaidAdjacency:
 
     def neighbour_counts(self, codes: Codes, *, by_edge: bool) -> Codes:
         """Return how many nodes each row's node leads to, or by how many edges."""
-        if not len(self._hidden) and not len(self._added_entries(codes)[0]):
+        if not self._lacks_some and not len(self._added_entries(codes)[0]):
             counts = self._base_counts(codes)
             repeats = self._base.repeats
             if not by_edge and len(repeats):
@@ -133,7 +136,7 @@ class OverlaidAdjacency:
 
     def mark_targets(self, is_left: Mask, marks: Mask) -> bool:
         """Mark where the nodes lead that are left, in one pass over all entries; return whether that can be done."""
-        if len(self._hidden):
+        if self._lacks_some:
             return False
         links = self._base.links
         marks[links.targets[np.repeat(is_left[: self._base_count], np.diff(links.offsets))]] = True
@@ -150,6 +153,11 @@ class OverlaidAdjacency:
         marked = np.zeros(self.node_count, dtype=np.bool_)
         marked[targets[nodes[rows] == targets]] = True
         return marked
+
+    @property
+    def _lacks_some(self) -> bool:
+        """Whether entries of the base are not to be followed."""
+        return len(self._hidden) > 0 or len(self._left) > 0
 
     def _base_counts(self, codes: Codes) -> Codes:
         offsets = self._base.links.offsets
@@ -169,10 +177,11 @@ class OverlaidAdjacency:
         else:
             rows, found = spread(offsets, codes)
         at = np.arange(found.start, found.stop) if isinstance(found, slice) else found
-        if len(self._hidden) and len(at):
-            edges = self._base.edges[at]
-            shown = self._hidden[np.minimum(self._hidden.searchsorted(edges), len(self._hidden) - 1)] != edges
-            rows, at = rows[shown], at[shown]
+        for gone, of in ((self._hidden, self._base.edges), (self._left, self._base.links.targets)):
+            if len(gone) and len(at):
+                met = of[at]
+                shown = gone[np.minimum(gone.searchsorted(met), len(gone) - 1)] != met
+                rows, at = rows[shown], at[shown]
         return rows, at
 
     def _added_entries(self, codes: Codes) -> tuple[Codes, Codes, Codes]:
