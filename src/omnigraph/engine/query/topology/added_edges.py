@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology.edge_base import NO_ROW, Side
 from omnigraph.engine.query.topology.ends import codes_by_id
-from omnigraph.engine.query.topology.image import FragmentSegment, TableImage, take_across
+from omnigraph.engine.query.topology.image import TableImage, take_across
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers
 from omnigraph.engine.query.topology.overlay import AddedRun, sorted_run
+from omnigraph.engine.query.topology.segments import FragmentSegment
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.tables.pinned import KEY, ROW_ID

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.budget import SupportsParts
-from omnigraph.engine.query.topology.image import Codes, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
 Integers = npt.NDArray[Any]
@@ -83,6 +84,35 @@ def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice |
         at[np.cumsum(sizes)[:-1]] = begins[1:] - (begins[:-1] + sizes[:-1] - 1)
         np.cumsum(at, out=at)
     return rows, at
+
+
+def insert_entries(links: Links, edges: Integers, added: Entries, node_count: int) -> tuple[Links, Integers]:
+    """Return rows of targets, and the edges of their entries, with a few entries put where they belong."""
+    if not len(added.sources):
+        return links, edges
+    order = np.lexsort((added.edges, added.targets, added.sources))
+    more = Entries(
+        sources=added.sources[order],
+        targets=added.targets[order].astype(links.targets.dtype),
+        edges=added.edges[order].astype(edges.dtype),
+    )
+    at = _insertion_points(links, edges, more)
+    offsets = links.offsets + np.searchsorted(more.sources, np.arange(node_count + 1))
+    return Links(offsets=offsets, targets=np.insert(links.targets, at, more.targets)), np.insert(edges, at, more.edges)
+
+
+def _insertion_points(links: Links, edges: Integers, added: Entries) -> Offsets:
+    """Return before which entry each added one belongs: a binary search in all rows at once."""
+    low, high = links.offsets[added.sources], links.offsets[added.sources + 1]
+    while True:
+        open_ones = np.flatnonzero(low < high)
+        if not len(open_ones):
+            return low
+        middle = (low[open_ones] + high[open_ones]) // 2
+        target, wanted = links.targets[middle], added.targets[open_ones]
+        is_before = (target < wanted) | ((target == wanted) & (edges[middle] < added.edges[open_ones]))
+        low[open_ones[is_before]] = middle[is_before] + 1
+        high[open_ones[~is_before]] = middle[~is_before]
 
 
 def first_of_runs(rows: Codes, targets: Codes) -> Mask:

@@ -11,8 +11,9 @@ from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
 from omnigraph.engine.query.topology.edge_base import KINDS, SIDES, EdgeBase, Side, shared_edges
 from omnigraph.engine.query.topology.ends import Check, find_ends
-from omnigraph.engine.query.topology.image import SegmentPool, TableImage
+from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.layers import LayeredEdges
+from omnigraph.engine.query.topology.segments import SegmentPool
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.projections.files import Projection

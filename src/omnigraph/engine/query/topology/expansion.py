@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from omnigraph.engine.query.topology.adjacency import Adjacency, Mask, first_of_runs, spread
 from omnigraph.engine.query.topology.ends import Check
-from omnigraph.engine.query.topology.image import Codes
 from omnigraph.engine.query.topology.overlay import OverlaidAdjacency
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
 # What can be walked: sorted as it is, or sorted for an earlier version with what changed since.

@@ -25,9 +25,9 @@ from omnigraph.engine.query.topology.adjacency import (
     Entries,
     Integers,
     Links,
-    Offsets,
     Shape,
     code_width,
+    insert_entries,
     sorted_links,
     spread,
 )
@@ -167,7 +167,7 @@ class LayeredEdges:
         if len(added.edges) * _INSERTED_SHARE > len(edges):
             return self._sorted(direction, near, far)
         added = _in_codes(added, near, far, self._edge_codes)
-        links, edges = _insert(links, edges, added, near.image.row_count)
+        links, edges = insert_entries(links, edges, added, near.image.row_count)
         return self._made(links, edges, far)
 
     def overlaid(self, direction: Side) -> OverlaidAdjacency:
@@ -474,32 +474,3 @@ def _in_codes(entries: Entries, near: NodeNumbers, far: NodeNumbers, edge_codes:
     return Entries(
         sources=near.codes[entries.sources], targets=far.codes[entries.targets], edges=edge_codes[entries.edges]
     )
-
-
-def _insert(links: Links, edges: Integers, added: Entries, node_count: int) -> tuple[Links, Integers]:
-    """Put a few entries where they belong."""
-    if not len(added.sources):
-        return links, edges
-    order = np.lexsort((added.edges, added.targets, added.sources))
-    more = Entries(
-        sources=added.sources[order],
-        targets=added.targets[order].astype(links.targets.dtype),
-        edges=added.edges[order].astype(edges.dtype),
-    )
-    at = _insertion_points(links, edges, more)
-    offsets = links.offsets + np.searchsorted(more.sources, np.arange(node_count + 1))
-    return Links(offsets=offsets, targets=np.insert(links.targets, at, more.targets)), np.insert(edges, at, more.edges)
-
-
-def _insertion_points(links: Links, edges: Integers, added: Entries) -> Offsets:
-    """Return before which entry each added one belongs: a binary search in all rows at once."""
-    low, high = links.offsets[added.sources], links.offsets[added.sources + 1]
-    while True:
-        open_ones = np.flatnonzero(low < high)
-        if not len(open_ones):
-            return low
-        middle = (low[open_ones] + high[open_ones]) // 2
-        target, wanted = links.targets[middle], added.targets[open_ones]
-        is_before = (target < wanted) | ((target == wanted) & (edges[middle] < added.edges[open_ones]))
-        low[open_ones[is_before]] = middle[is_before] + 1
-        high[open_ones[~is_before]] = middle[~is_before]

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.edge_base import NO_ROW, NODE_COLUMNS, RowRuns
-from omnigraph.engine.query.topology.image import RowIdPlaces, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import RowIdPlaces
 from omnigraph.store.projections.coverage import Match, match
 from omnigraph.store.projections.format import CoveredTable
 from omnigraph.store.tables.row_ids import RowIds, physical_row_ids

@@ -13,7 +13,8 @@ import numpy as np
 
 from omnigraph.engine.query.topology.adjacency import Integers, Mask, Offsets, first_of_runs, spread
 from omnigraph.engine.query.topology.edge_base import BaseLinks
-from omnigraph.engine.query.topology.image import Codes, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
 
