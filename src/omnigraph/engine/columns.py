@@ -68,7 +68,7 @@ def _numbers_at(column: pa.ChunkedArray, places: npt.NDArray[np.int64]) -> pa.Ar
     for chunk in column.iterchunks():
         is_here = (places >= start) & (places < start + len(chunk))
         found[is_here] = chunk.to_numpy(zero_copy_only=True)[places[is_here] - start]
-        taken += np.count_nonzero(is_here)
+        taken += int(np.count_nonzero(is_here))
         start += len(chunk)
     if taken < len(places):
         raise InternalError(f"a column of {start} rows was asked for a row that it does not have")

@@ -160,7 +160,7 @@ class Entities:
         first = self.image.first_row_id
         if first is not None:
             return codes + first if first else codes
-        return self.all_ids[codes]
+        return self.image.row_ids_of(codes).view(np.int64)
 
     def id_ranks(self, codes: Positions) -> Positions:
         """Return numbers that order entities as their ids do; the ids of few are fetched."""

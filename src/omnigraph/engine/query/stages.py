@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import PropertyType
+from omnigraph.catalog.model import NodeType, PropertyType
 from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import FrameRows, QueryContext
@@ -17,6 +17,7 @@ from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
 from omnigraph.engine.query.functions.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
+from omnigraph.engine.query.output.once import first_of_each, once_variable, tells_apart
 from omnigraph.engine.query.output.ranked_stage import RankedStage
 from omnigraph.engine.query.output.ranking import Embedded, RankingInput, resolve_ranking
 from omnigraph.engine.query.output.relational import (
@@ -51,6 +52,7 @@ from omnigraph.ir.model import (
     TextMatch,
 )
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 
 _PIECE_ROWS = 1 << 16
 # Stages that hand rows on while they are made; each is some calls deep. Between more of them rows are collected.
@@ -58,6 +60,8 @@ _STAGES_AT_ONCE = 12
 # Duplicates of a union are removed early where rows have grown by so much since the last time.
 _GROWTH = 2
 _GROWTH_BYTES = 1 << 22
+# Outputs whose layout is remembered.
+_LAYOUTS = 256
 
 
 def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -165,7 +169,7 @@ def _unite(
             size_bytes = least_bytes = tables[0].nbytes
     found = pa.concat_tables(tables)
     table = _TableRows(context, dict(zip(names, found.columns, strict=True)), found.num_rows)
-    for batch in _arranged(context, united, kernel, iter([table])):
+    for batch in _arranged(context, united, kernel, iter([table]), is_distinct=united.is_distinct):
         columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -197,11 +201,23 @@ class _StageRun:
         rows = run_steps(self._context, self._stage.steps, frames)
         if self._stage.output.rank is not None:
             rows = self._ranked(self._stage.output.rank, rows)
-        pieces: Iterator[FrameRows | _TableRows] = self._pieces(rows)
         output = self._stage.output
+        is_distinct = output.is_distinct
+        variable = _layout(output).once
+        if variable is not None:
+            rows = first_of_each(rows, variable)
+            is_distinct = not self._tells_apart(output, variable)
+        pieces: Iterator[FrameRows | _TableRows] = self._pieces(rows)
         if output.keys is not None:
             pieces = iter([self._grouped(pieces)])
-        yield from _arranged(self._context, output, self._kernel, pieces)
+        yield from _arranged(self._context, output, self._kernel, pieces, is_distinct=is_distinct)
+
+    def _tells_apart(self, output: OutputPlan, variable: str) -> bool:
+        tables = self._context.tables_of(variable)
+        if len(tables) != 1 or variable in self._context.nullable:
+            return False
+        owner = self._context.entities(tables[0]).owner
+        return isinstance(owner, NodeType) and tells_apart(output, variable, owner)
 
     def _ranked(self, rank: RankPlan, frames: Iterator[Frame]) -> Iterator[Frame]:
         context, output = self._context, self._stage.output
@@ -348,6 +364,31 @@ def arrangement(output: OutputPlan) -> Arrangement:
     return Arrangement(shown=output.shown, columns=columns, order=tuple(order), per=tuple(per))
 
 
+@record
+class _Layout:
+    """What follows from an output alone: its columns, their types, and the variable that all of them follow from."""
+
+    output: OutputPlan
+    plan: Arrangement
+    schema: pa.Schema
+    once: str | None
+
+
+# By the identity of the output, which each entry keeps alive: a read that is asked again has the one that it had.
+_layouts: LRUCache[int, _Layout] = LRUCache(_LAYOUTS)
+
+
+def _layout(output: OutputPlan) -> _Layout:
+    found = _layouts.get(id(output))
+    if found is None or found.output is not output:
+        plan = arrangement(output)
+        schema = pa.schema([pa.field(name, encoded_type(value.type)) for name, value in plan.columns.items()])
+        once = once_variable(output, plan.columns.values()) if output.is_distinct else None
+        found = _Layout(output=output, plan=plan, schema=schema, once=once)
+        _layouts.put(id(output), found)
+    return found
+
+
 def _value(output: Output) -> Scalarlike:
     expression = output.expression
     if isinstance(expression, AggregateCall | RankingValue):
@@ -357,14 +398,14 @@ def _value(output: Output) -> Scalarlike:
 
 
 def _arranged(
-    context: QueryContext, output: OutputPlan, kernel: RelationalKernel, pieces: Iterator[Any]
+    context: QueryContext, output: OutputPlan, kernel: RelationalKernel, pieces: Iterator[Any], *, is_distinct: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the shown columns of rows that pass, each row once if they are distinct, in order, and cut."""
-    plan = arrangement(output)
+    layout = _layout(output)
+    plan, schema = layout.plan, layout.schema
     offset, limit = amount(context, output.offset, "offset") or 0, amount(context, output.limit, "limit")
-    is_plain = not (output.is_distinct or plan.order or plan.per or offset)
+    is_plain = not (is_distinct or plan.order or plan.per or offset)
     names = list(plan.columns)
-    schema = pa.schema([pa.field(name, encoded_type(value.type)) for name, value in plan.columns.items()])
     batches = _computed(context, output, plan, schema, pieces)
     if is_plain:
         yield from batches if limit is None else _first_rows(batches, limit)
@@ -373,12 +414,12 @@ def _arranged(
     found = kernel.arrange(
         RowStream(schema, batches),
         shown,
-        is_distinct=output.is_distinct,
+        is_distinct=is_distinct,
         order=plan.order,
         per=plan.per,
         offset=offset,
         limit=limit,
-        best=plan.order[0].column if output.is_distinct and output.rank is not None else None,
+        best=plan.order[0].column if is_distinct and output.rank is not None else None,
     )
     yield from found.to_batches(max_chunksize=_PIECE_ROWS)
 

@@ -143,6 +143,27 @@ def key_candidates(
     return np.array(sorted(candidates), dtype=np.uint64)
 
 
+def all_key_candidates(table: PinnedTable, ids: pa.Array) -> tuple[npt.NDArray[np.int64], RowIds] | None:
+    """Return the rows that may have one of some ids: the position of the id, and the row id of the row.
+
+    They are what :func:`key_candidates` finds for each; None when it finds nothing for one of them.
+    """
+    index = key_index(table)
+    if index.missing:
+        return None
+    candidates = index.find(hash_texts(ids))
+    if len(candidates.crowded):
+        return None
+    row_ids = np.zeros(len(candidates.wanted), dtype=np.uint64)
+    for at in np.unique(candidates.fragments).tolist():
+        mine = candidates.fragments == at
+        found = find_row_ids(table.fragments[at].metadata, candidates.offsets[mine])
+        if found is None:
+            return None
+        row_ids[mine] = found
+    return candidates.wanted, row_ids
+
+
 def _missing_rows(table: PinnedTable, index: KeyIndex) -> int:
     return sum(table.fragments[at].row_count for at in index.missing)
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.store.tables.lookup import index_coverage, is_small, key_candidates, look_up, read_tail
+from omnigraph.store.tables.lookup import (
+    all_key_candidates,
+    index_coverage,
+    is_small,
+    key_candidates,
+    look_up,
+    read_tail,
+)
 from omnigraph.store.tables.pinned import (
     KEY,
     ROW_ADDRESS,
@@ -46,6 +55,13 @@ class Table(PinnedTable):
                 made from them when they are not known.
         """
         return key_candidates(self, entity_id, ids)
+
+    def all_key_candidates(self, ids: pa.Array) -> tuple[npt.NDArray[np.int64], RowIds] | None:
+        """Return the few rows that may have one of some ids: the position of the id, and the row id of the row.
+
+        None when the keys of the table are not known.
+        """
+        return all_key_candidates(self, ids)
 
     def matching(
         self,

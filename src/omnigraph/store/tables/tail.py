@@ -38,6 +38,10 @@ class BlockKey:
     deletions: tuple[int, int] | None
     fields: tuple[tuple[int, str], ...]
 
+    def __hash__(self) -> int:
+        # Fragments are told apart by their files; fields are many, and hardly ever differ.
+        return hash((self.files, self.deletions))
+
     @classmethod
     def of(cls, metadata: FragmentMetadata, fields: tuple[tuple[int, str], ...]) -> BlockKey:
         """Return the key of a fragment."""

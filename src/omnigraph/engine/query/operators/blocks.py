@@ -77,10 +77,10 @@ def _neighbours(context: QueryContext, step: AntiJoinStep | BlockStep, frame: Fr
     assert isinstance(expand, Expand)  # noqa: S101 - asked before
     sources = frame.ids[expand.source]
     there = sources != MISSING
-    near = neighbourhood(context, expand.edge, expand.direction, sources[there])
+    near = neighbourhood(context, expand.edge, expand.direction, sources[there], is_sorted=False)
     counts = np.zeros(frame.length, dtype=np.int64)
     by_edge = expand.edge_variable is not None
-    counts[there] = neighbour_counts(near.adjacency, near.source_codes(sources[there]), by_edge=by_edge)
+    counts[there] = neighbour_counts(near.links, near.source_codes(sources[there]), by_edge=by_edge)
     return counts
 
 

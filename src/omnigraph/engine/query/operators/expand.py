@@ -22,7 +22,9 @@ _WALKED_ROWS = 8192
 def expand_rows(context: QueryContext, step: Expand, frames: Iterator[Frame]) -> Iterator[Frame]:
     """Bind the destination, and the edge when it has a name."""
     for frame in frames:
-        near = neighbourhood(context, step.edge, step.direction, frame.ids[step.source], hops=step.max_hops)
+        near = neighbourhood(
+            context, step.edge, step.direction, frame.ids[step.source], hops=step.max_hops, is_sorted=False
+        )
         for piece in _pieces(near, step, frame):
             context.limits.check()
             rows, found, edges = reached(context, step, near, piece.ids[step.source])
@@ -43,13 +45,13 @@ def reached(
     codes = near.source_codes(sources)
     edges: RowIds | None = None
     if step.edge_variable is not None:
-        rows, found, edge_codes = incident_edges(near.adjacency, codes, by_id=False)
+        rows, found, edge_codes = incident_edges(near.links, codes, by_id=False)
         edges = near.edge_ids(edge_codes)
     elif (step.min_hops, step.max_hops) == (1, 1):
-        rows, found = neighbours(near.adjacency, codes)
+        rows, found = neighbours(near.links, codes)
     else:
         rows, found = reach(
-            near.adjacency,
+            near.links,
             codes,
             step.min_hops,
             step.max_hops,
@@ -85,8 +87,7 @@ def _pieces(near: Neighbourhood, step: Expand, frame: Frame) -> Iterator[Frame]:
         yield frame
         return
     codes = near.source_codes(frame.ids[step.source])
-    offsets = near.adjacency.offsets
-    ends = np.cumsum(offsets[codes + 1] - offsets[codes])
+    ends = np.cumsum(near.links.entry_counts(codes))
     start, most = 0, 4 * morsel_rows(len(frame.ids) + 1)
     while start < frame.length:
         before = ends[start - 1] if start else 0
@@ -112,10 +113,10 @@ def count_expand(context: QueryContext, step: CountExpand, frames: Iterator[Fram
 
 def _weights(context: QueryContext, step: CountExpand, sources: RowIds) -> Weights:
     expand = step.expand
-    near = neighbourhood(context, expand.edge, expand.direction, sources)
+    near = neighbourhood(context, expand.edge, expand.direction, sources, is_sorted=False)
     if not step.inner and not expand.filters:
-        return neighbour_counts(near.adjacency, near.source_codes(sources), by_edge=_is_by_edge(step))
-    if near.is_whole and len(sources) * _WHOLE_SHARE > near.adjacency.node_count:
+        return neighbour_counts(near.links, near.source_codes(sources), by_edge=_is_by_edge(step))
+    if near.is_whole and len(sources) * _WHOLE_SHARE > near.links.node_count:
         return _whole_weights(context, step)[near.source_codes(sources)]
     rows, found, _ = reached(context, expand, near, sources)
     weights = np.ones(len(found), dtype=np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ from omnigraph.engine.comparison import one_of
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities, adjacency_price, edges_cost
 from omnigraph.engine.query.frame import Positions, RowIds, distinct
-from omnigraph.engine.query.topology import Adjacency, LayeredEdges
-from omnigraph.errors import OmnigraphError
+from omnigraph.engine.query.topology import Adjacency, LayeredEdges, NodeNumbers, Walkable
+from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.tables.lookup import filter_stream, index_coverage
@@ -304,32 +305,48 @@ class Neighbourhood:
     """Adjacency, and how its numbers relate to row ids.
 
     ``sources`` and ``targets`` hold the row ids behind the numbers of a fetched neighbourhood, ascending; those of a
-    whole one are those of the images.
+    whole one are those of the images. ``links`` is what is walked: the adjacency, or that of an earlier version with
+    what changed since, whose numbers are ``from_numbers`` and ``to_numbers`` where they are not those of the images.
     """
 
-    adjacency: Adjacency
+    links: Walkable
     from_entities: Entities
     to_entities: Entities
     edge_entities: Entities
     sources: RowIds | None = None
     targets: RowIds | None = None
     edges: RowIds | None = None
+    from_numbers: NodeNumbers | None = None
+    to_numbers: NodeNumbers | None = None
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The edges, sorted."""
+        if not isinstance(self.links, Adjacency):
+            raise InternalError("a neighbourhood that is not sorted was taken for one that is")
+        return self.links
 
     @property
     def is_whole(self) -> bool:
-        """Whether every edge of the table is in it."""
-        return self.sources is None
+        """Whether every edge of the table is in it, and nodes have the numbers of the images."""
+        return self.sources is None and self.from_numbers is None
 
     def source_codes(self, row_ids: RowIds) -> Positions:
         """Return the numbers of entities at which a walk starts; -1 where there is none."""
+        if self.from_numbers is not None:
+            return self.from_numbers.of(row_ids.view(np.uint64))
         return self.from_entities.codes(row_ids) if self.sources is None else _find(self.sources, row_ids)
 
     def target_codes(self, row_ids: RowIds) -> Positions:
         """Return the numbers of entities at which a walk may end; -1 where there is none."""
+        if self.to_numbers is not None:
+            return self.to_numbers.of(row_ids.view(np.uint64))
         return self.to_entities.codes(row_ids) if self.targets is None else _find(self.targets, row_ids)
 
     def target_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of entities that were reached."""
+        if self.to_numbers is not None:
+            return self.to_numbers.row_ids(codes).view(np.int64)
         return self.to_entities.row_ids_of(codes) if self.targets is None else self.targets[codes]
 
     @property
@@ -349,9 +366,40 @@ def neighbourhood(
     sources: RowIds,
     *,
     hops: int = 1,
+    is_sorted: bool = True,
 ) -> Neighbourhood:
-    """Return edges in which everything can be found that lies within so many hops of the sources."""
+    """Return edges in which everything can be found that lies within so many hops of the sources.
+
+    ``is_sorted`` asks for adjacency; without it, what is walked may be that of an earlier version and what changed.
+    """
+    if not is_sorted and direction != "both":
+        found = _overlaid(context, edge_name, direction)
+        if found is not None:
+            return found
     return neighbourhoods(context, (edge_name,), direction, sources, hops=hops)[0]
+
+
+def _overlaid(context: QueryContext, edge_name: str, direction: Literal["out", "in"]) -> Neighbourhood | None:
+    """Return all edges as an earlier version has them sorted, and what changed since, unless they are sorted anew."""
+    if context.options.mode != "auto":
+        return None
+    edge = context.catalog.edges[edge_name]
+    tables = _tables_of(context, edge)
+    if context.memory.topology.known_adjacency(*tables, direction) is not None:
+        return None
+    layers = context.memory.topology.layers(*tables, direction, context.limits.check)
+    if layers is None or layers.is_exact:
+        return None
+    near, far = (layers.targets, layers.sources) if direction == "in" else (layers.sources, layers.targets)
+    start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
+    return Neighbourhood(
+        links=layers.overlaid(direction),
+        from_entities=context.entities(f"node:{start}"),
+        to_entities=context.entities(f"node:{end}"),
+        edge_entities=context.entities(edge.table_key),
+        from_numbers=None if near.are_codes else near,
+        to_numbers=None if far.are_codes else far,
+    )
 
 
 def neighbourhoods(
@@ -378,7 +426,7 @@ def neighbourhoods(
     if layers is None and (is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges)):
         return tuple(
             Neighbourhood(
-                adjacency=context.memory.topology.adjacency(*of, direction, context.limits.check),
+                links=context.memory.topology.adjacency(*of, direction, context.limits.check),
                 from_entities=from_entities,
                 to_entities=to_entities,
                 edge_entities=context.entities(one.table_key),
@@ -391,7 +439,7 @@ def neighbourhoods(
         found = _walk_layers(context, layers, edge, direction, sources, hops)
     return tuple(
         Neighbourhood(
-            adjacency=fetched.adjacency,
+            links=fetched.adjacency,
             from_entities=from_entities,
             to_entities=to_entities,
             edge_entities=context.entities(one.table_key),

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.budget import SupportsParts
-from omnigraph.engine.query.topology.image import Codes, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
 Integers = npt.NDArray[Any]
 Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _WORD_BITS = 63
 
@@ -66,6 +68,61 @@ def sorted_links(entries: Entries, *, node_count: int, target_count: int, edge_c
     return Links(offsets=offsets, targets=packed.astype(entries.targets.dtype)), edges
 
 
+def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice | Codes]:
+    """Return the row of each entry of these nodes, and where the entries stand."""
+    starts = offsets[codes]
+    counts = offsets[codes + 1] - starts
+    rows = np.repeat(np.arange(len(codes)), counts)
+    if len(codes) and codes[-1] - codes[0] == len(codes) - 1 and (codes[1:] > codes[:-1]).all():
+        return rows, slice(int(starts[0]), int(starts[-1] + counts[-1]))
+    # Steps of one, with a jump where a row begins, add up to where the entries stand; one pass instead of three.
+    at = np.ones(len(rows), dtype=np.int64)
+    filled = np.flatnonzero(counts)
+    if len(filled):
+        begins, sizes = starts[filled], counts[filled]
+        at[0] = begins[0]
+        at[np.cumsum(sizes)[:-1]] = begins[1:] - (begins[:-1] + sizes[:-1] - 1)
+        np.cumsum(at, out=at)
+    return rows, at
+
+
+def insert_entries(links: Links, edges: Integers, added: Entries, node_count: int) -> tuple[Links, Integers]:
+    """Return rows of targets, and the edges of their entries, with a few entries put where they belong."""
+    if not len(added.sources):
+        return links, edges
+    order = np.lexsort((added.edges, added.targets, added.sources))
+    more = Entries(
+        sources=added.sources[order],
+        targets=added.targets[order].astype(links.targets.dtype),
+        edges=added.edges[order].astype(edges.dtype),
+    )
+    at = _insertion_points(links, edges, more)
+    offsets = links.offsets + np.searchsorted(more.sources, np.arange(node_count + 1))
+    return Links(offsets=offsets, targets=np.insert(links.targets, at, more.targets)), np.insert(edges, at, more.edges)
+
+
+def _insertion_points(links: Links, edges: Integers, added: Entries) -> Offsets:
+    """Return before which entry each added one belongs: a binary search in all rows at once."""
+    low, high = links.offsets[added.sources], links.offsets[added.sources + 1]
+    while True:
+        open_ones = np.flatnonzero(low < high)
+        if not len(open_ones):
+            return low
+        middle = (low[open_ones] + high[open_ones]) // 2
+        target, wanted = links.targets[middle], added.targets[open_ones]
+        is_before = (target < wanted) | ((target == wanted) & (edges[middle] < added.edges[open_ones]))
+        low[open_ones[is_before]] = middle[is_before] + 1
+        high[open_ones[~is_before]] = middle[~is_before]
+
+
+def first_of_runs(rows: Codes, targets: Codes) -> Mask:
+    """Return which entries, ascending by row and target, are the first ones with both."""
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    np.not_equal(targets[1:], targets[:-1], out=is_first[1:])
+    is_first[1:] |= rows[1:] != rows[:-1]
+    return is_first
+
+
 def first_entries(links: Links) -> Offsets:
     """Return which entries lead somewhere else than the one before them of the same node."""
     count = len(links.targets)
@@ -81,9 +138,6 @@ def first_entries(links: Links) -> Offsets:
 def code_width(count: int) -> type[np.int32 | np.int64]:
     """Return the narrower integer type that holds all codes below ``count``."""
     return np.int32 if count < 1 << 31 else np.int64
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 @record
@@ -205,6 +259,21 @@ class Adjacency:
         found = np.zeros(self.node_count, dtype=np.bool_)
         found[links.targets[is_loop]] = True
         return found
+
+    def entry_counts(self, codes: Codes) -> Codes:
+        """Return how many entries each of some nodes has."""
+        counts: Codes = self.offsets[codes + 1] - self.offsets[codes]
+        return counts
+
+    def followed(self, codes: Codes) -> tuple[Codes, Codes]:
+        """Return every entry of some nodes, parallel ones too: the position of its node, and where it leads."""
+        rows, at = spread(self.offsets, codes)
+        return rows, self.targets[at].astype(np.int64)
+
+    def mark_targets(self, is_left: Mask, marks: Mask) -> bool:
+        """Mark where the nodes lead that are left, in one pass over all entries; return that it was done."""
+        marks[self.targets[np.repeat(is_left, np.diff(self.offsets))]] = True
+        return True
 
     def restricted(self, allowed: Mask) -> Adjacency:
         """Return the entries of the allowed edges alone; the mask is by code."""

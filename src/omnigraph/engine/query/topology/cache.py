@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from weakref import WeakValueDictionary
 
+from omnigraph.engine.query.topology.added_edges import resolved_cache
 from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
-from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, KINDS, SIDES, EdgeBase, Side
+from omnigraph.engine.query.topology.edge_base import KINDS, SIDES, EdgeBase, Side, shared_edges
 from omnigraph.engine.query.topology.ends import Check, find_ends
-from omnigraph.engine.query.topology.image import SegmentPool, TableImage
-from omnigraph.engine.query.topology.layers import LayeredEdges, resolved_cache
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.layers import LayeredEdges
+from omnigraph.engine.query.topology.segments import SegmentPool
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
-from omnigraph.store.projections.coverage import match
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredTable
 from omnigraph.store.projections.kinds import LEAST_EDGES
@@ -70,6 +72,8 @@ class TopologyCache:
         self._maps = 0
         self._hits = 0
         self._resolved = resolved_cache()
+        # The version of every edge table that was made last, by table and branch: the next one is made from it.
+        self._latest: WeakValueDictionary[Hashable, LayeredEdges] = WeakValueDictionary()
         # Bases that files hold, by the names of these; what they map is no memory of this process.
         self._stored: dict[Hashable, EdgeBase] = {}
 
@@ -134,7 +138,7 @@ class TopologyCache:
         known = self._shelf.get(key)
         if known is not None:
             return known
-        base = self._best_base(edges, sources, targets, _side(direction))
+        base = self._base_of(edges, sources, targets, _side(direction))
         return (
             None
             if base is None
@@ -145,7 +149,7 @@ class TopologyCache:
         self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check
     ) -> LayeredEdges:
         def make() -> LayeredEdges:
-            base = self._best_base(edges, sources, targets, _side(direction))
+            base = self._base_of(edges, sources, targets, _side(direction))
             if base is None:
                 base = self._build(edges, sources, targets, _side(direction), check)
                 return LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
@@ -154,9 +158,12 @@ class TopologyCache:
         return self._shelf.get_or_make(_layers_key(edges, sources, targets), make)
 
     def _over(self, base: EdgeBase, edges: Table, sources: Table, targets: Table, check: Check) -> LayeredEdges:
-        found = LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
+        line = _line(edges, sources, targets)
+        before = self._latest.get(line)
+        found = LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check, before)
         with self._lock:
             self._extensions += 1
+            self._latest[line] = found
         return found
 
     def _build(self, edges: Table, sources: Table, targets: Table, side: Side, check: Check) -> EdgeBase:
@@ -171,6 +178,13 @@ class TopologyCache:
     def _images(self, edges: Table, sources: Table, targets: Table) -> tuple[TableImage, TableImage, TableImage]:
         return self.image(edges), self.image(sources), self.image(targets)
 
+    def _base_of(self, edges: Table, sources: Table, targets: Table, side: Side) -> EdgeBase | None:
+        """Return what to start from: that of the version before while it has most edges, else the best there is."""
+        before = self._latest.get(_line(edges, sources, targets))
+        if before is not None and before.base.covers(edges) * _FEW_FRESH >= edges.row_count * (_FEW_FRESH - 1):
+            return before.base
+        return self._best_base(edges, sources, targets, side)
+
     def _best_base(self, edges: Table, sources: Table, targets: Table, side: Side) -> EdgeBase | None:
         """Return the base that shares most edges with a version; None when none shares any."""
         locations = edges.pin.location, sources.pin.location, targets.pin.location
@@ -178,8 +192,7 @@ class TopologyCache:
         def shared(tables: Sequence[CoveredTable]) -> int:
             if tuple(table.location for table in tables) != locations:
                 return 0
-            pieces = match(tables[0], edges, EDGE_COLUMNS, takes_back=True).pieces
-            return sum(edges.fragments[piece.index].row_count for piece in pieces)
+            return shared_edges(tables[0], edges)
 
         held = [base for base in self._shelf.all_of(_BASE) if isinstance(base, EdgeBase)]
         held += list(self._stored.values())
@@ -248,6 +261,11 @@ def _image_key(table: Table) -> Key[TableImage]:
 
 def _adjacency_key(edges: Table, sources: Table, targets: Table, direction: Direction) -> Key[Adjacency]:
     return Key("adjacency", (edges.pin, sources.pin, targets.pin, direction))
+
+
+def _line(edges: Table, sources: Table, targets: Table) -> Hashable:
+    """Return what versions have in common whose row ids mean the same."""
+    return tuple((table.pin.location, table.pin.branch) for table in (edges, sources, targets))
 
 
 def _layers_key(edges: Table, sources: Table, targets: Table) -> Key[LayeredEdges]:

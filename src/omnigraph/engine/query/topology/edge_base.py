@@ -16,9 +16,10 @@ import numpy.typing as npt
 from omnigraph.engine.query.topology.adjacency import Entries, Integers, Links, code_width, first_entries, sorted_links
 from omnigraph.engine.query.topology.budget import ByteBudgetCache
 from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, EdgeEnds, find_ends
-from omnigraph.engine.query.topology.image import SegmentPool, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import SegmentPool
 from omnigraph.records import record
-from omnigraph.store.projections.coverage import cover
+from omnigraph.store.projections.coverage import Match, cover, match
 from omnigraph.store.projections.files import Projection, ProjectionStore
 from omnigraph.store.projections.format import Arrays, CoveredTable
 from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT
@@ -97,6 +98,7 @@ class EdgeBase:
         self._known = dict(known)
         self._files = dict(files)
         self._lock = threading.Lock()
+        self._matched: tuple[Table | None, Match | None] = None, None
 
     @classmethod
     def of(cls, ends: EdgeEnds, side: Side) -> EdgeBase:
@@ -162,6 +164,18 @@ class EdgeBase:
         """What it maps from files."""
         return sum(links.nbytes for links in self._known.values() if isinstance(_root(links.edges), np.memmap))
 
+    def match(self, edges: Table) -> Match:
+        """Return its edges at a version; that of the version that was asked for last is kept."""
+        version, known = self._matched
+        if known is None or version is not edges:
+            known = match(self.edges, edges, EDGE_COLUMNS, takes_back=True)
+            self._matched = edges, known
+        return known
+
+    def covers(self, edges: Table) -> int:
+        """Return how many edges of a version it has."""
+        return sum(edges.fragments[piece.index].row_count for piece in self.match(edges).pieces)
+
     def links(self, side: Side) -> BaseLinks:
         """Return the entries of a side: those that are there, those of a file, or the other side's, sorted anew."""
         with self._lock:
@@ -198,6 +212,12 @@ class EdgeBase:
             self.edges.row_count,
             is_same_type=self.is_same_type,
         )
+
+
+def shared_edges(covered: CoveredTable, edges: Table) -> int:
+    """Return how many edges of a version stand in files that are covered."""
+    pieces = match(covered, edges, EDGE_COLUMNS, takes_back=True).pieces
+    return sum(edges.fragments[piece.index].row_count for piece in pieces)
 
 
 @record

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology.adjacency import code_width
-from omnigraph.engine.query.topology.image import Codes, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.runtime import run_both
 from omnigraph.store.tables.pinned import KEY
 

@@ -14,29 +14,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.query.topology.adjacency import Adjacency, Mask
+from omnigraph.engine.query.topology.adjacency import Adjacency, Mask, first_of_runs, spread
 from omnigraph.engine.query.topology.ends import Check
-from omnigraph.engine.query.topology.image import Codes
+from omnigraph.engine.query.topology.overlay import OverlaidAdjacency
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
+# What can be walked: sorted as it is, or sorted for an earlier version with what changed since.
+Walkable = Adjacency | OverlaidAdjacency
 
-def neighbours(adjacency: Adjacency, codes: Codes) -> tuple[Codes, Codes]:
+
+def neighbours(adjacency: Walkable, codes: Codes) -> tuple[Codes, Codes]:
     """Return every node that a row's node leads to, once per row.
 
     Returns:
         Rows, ascending, and for each the node found, ascending within a row.
     """
+    if isinstance(adjacency, OverlaidAdjacency):
+        return adjacency.neighbours(codes)
     rows, at = spread(adjacency.offsets, codes)
+    targets = adjacency.targets[at].astype(np.int64)
     if len(adjacency.repeats) and len(rows):
-        places = np.arange(at.start, at.stop) if isinstance(at, slice) else at
-        found = np.minimum(np.searchsorted(adjacency.repeats, places), len(adjacency.repeats) - 1)
-        first = adjacency.repeats[found] != places
-        rows, at = rows[first], places[first]
-    return rows, adjacency.targets[at].astype(np.int64)
+        kept = first_of_runs(rows, targets)
+        rows, targets = rows[kept], targets[kept]
+    return rows, targets
 
 
-def neighbour_counts(adjacency: Adjacency, codes: Codes, *, by_edge: bool = False) -> Codes:
+def neighbour_counts(adjacency: Walkable, codes: Codes, *, by_edge: bool = False) -> Codes:
     """Return how many nodes each row's node leads to, or by how many edges."""
+    if isinstance(adjacency, OverlaidAdjacency):
+        return adjacency.neighbour_counts(codes, by_edge=by_edge)
     starts, stops = adjacency.offsets[codes], adjacency.offsets[codes + 1]
     counts: Codes = stops - starts
     if not by_edge and len(adjacency.repeats):
@@ -55,7 +62,7 @@ def neighbour_sums(adjacency: Adjacency, weights: npt.NDArray[Any], *, by_edge: 
     return sums
 
 
-def incident_edges(adjacency: Adjacency, codes: Codes, *, by_id: bool = True) -> tuple[Codes, Codes, Codes]:
+def incident_edges(adjacency: Walkable, codes: Codes, *, by_id: bool = True) -> tuple[Codes, Codes, Codes]:
     """Return every edge that leaves a row's node, parallel ones too.
 
     Args:
@@ -66,32 +73,17 @@ def incident_edges(adjacency: Adjacency, codes: Codes, *, by_id: bool = True) ->
     Returns:
         Rows, ascending, and for each the node and the edge found.
     """
-    rows, at = spread(adjacency.offsets, codes)
-    found, edges = adjacency.targets[at].astype(np.int64), adjacency.edges[at].astype(np.int64)
+    if isinstance(adjacency, OverlaidAdjacency):
+        rows, found, edges = adjacency.entries(codes)
+    else:
+        rows, at = spread(adjacency.offsets, codes)
+        found, edges = adjacency.targets[at].astype(np.int64), adjacency.edges[at].astype(np.int64)
     if not by_id or adjacency.edge_image is None or len(rows) < 2 or not (rows[1:] == rows[:-1]).any():
         return rows, found, edges
     ranks = adjacency.edge_image.id_ranks(edges)
     # Sorting one number, made of the row and the rank, is faster than sorting by two.
     order = np.argsort(rows * (int(ranks.max()) + 1) + ranks)
     return rows, found[order], edges[order]
-
-
-def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice | Codes]:
-    """Return the row of each entry of these nodes, and where the entries stand."""
-    starts = offsets[codes]
-    counts = offsets[codes + 1] - starts
-    rows = np.repeat(np.arange(len(codes)), counts)
-    if len(codes) and codes[-1] - codes[0] == len(codes) - 1 and (codes[1:] > codes[:-1]).all():
-        return rows, slice(int(starts[0]), int(starts[-1] + counts[-1]))
-    # Steps of one, with a jump where a row begins, add up to where the entries stand; one pass instead of three.
-    at = np.ones(len(rows), dtype=np.int64)
-    filled = np.flatnonzero(counts)
-    if len(filled):
-        begins, sizes = starts[filled], counts[filled]
-        at[0] = begins[0]
-        at[np.cumsum(sizes)[:-1]] = begins[1:] - (begins[:-1] + sizes[:-1] - 1)
-        np.cumsum(at, out=at)
-    return rows, at
 
 
 # Walks go side by side as long as the marks of all of them, a byte per node and walk, stay in the processor's cache.
@@ -104,7 +96,7 @@ _CODE_BYTES = 8
 
 
 def reach(
-    adjacency: Adjacency,
+    adjacency: Walkable,
     codes: Codes,
     min_hops: int,
     max_hops: int,
@@ -134,8 +126,7 @@ def reach(
     if min_hops > max_hops or not len(codes):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if max_hops == 1:
-        offsets = adjacency.offsets
-        check(4 * _CODE_BYTES * int((offsets[codes + 1] - offsets[codes]).sum()))
+        check(4 * _CODE_BYTES * int(adjacency.entry_counts(codes).sum()))
         return neighbours(adjacency, codes)
     starts, rows = np.unique(codes, return_inverse=True)
     walk = _Walk(
@@ -159,7 +150,7 @@ def reach(
 class _Walk:
     """What all walks of a call have in common."""
 
-    adjacency: Adjacency
+    adjacency: Walkable
     min_hops: int
     max_hops: int
     loops: Mask
@@ -213,10 +204,9 @@ def _walk_together(walk: _Walk, starts: Codes, check: Check) -> Codes:
     return _sorted_distinct(keys)
 
 
-def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
+def _next(adjacency: Walkable, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
     """Return the keys of unvisited neighbours, each once, and mark them as visited."""
-    offsets = adjacency.offsets
-    counts = offsets[nodes + 1] - offsets[nodes]
+    counts = adjacency.entry_counts(nodes)
     total = int(counts.sum())
     if total * _DENSE_SHARE < len(visited):
         fresh = [np.zeros(0, dtype=np.int64)]
@@ -230,8 +220,8 @@ def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check:
         # One walk that follows most edges passes over all of them, which spares it finding where they stand.
         is_left = np.zeros(adjacency.node_count, dtype=np.bool_)
         is_left[nodes] = True
-        marks[adjacency.targets[np.repeat(is_left, np.diff(offsets))]] = True
-        nodes = nodes[:0]
+        if adjacency.mark_targets(is_left, marks):
+            nodes = nodes[:0]
     for keys in _followed(adjacency, rows, nodes, counts, check):
         marks[keys] = True
     np.greater(marks, visited, out=marks)
@@ -241,7 +231,7 @@ def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check:
 
 
 def _followed(
-    adjacency: Adjacency, rows: Codes, nodes: Codes, counts: Codes, check: Check
+    adjacency: Walkable, rows: Codes, nodes: Codes, counts: Codes, check: Check
 ) -> Iterator[npt.NDArray[np.int64]]:
     ends = np.cumsum(counts)
     begin = 0
@@ -249,8 +239,7 @@ def _followed(
         done = int(ends[begin - 1]) if begin else 0
         stop = max(begin + 1, int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right")))
         check(5 * _CODE_BYTES * (int(ends[stop - 1]) - done))
-        at_rows, at = spread(adjacency.offsets, nodes[begin:stop])
-        keys = adjacency.targets[at].astype(np.int64)
+        at_rows, keys = adjacency.followed(nodes[begin:stop])
         if rows[-1] > 0:
             keys += (rows[begin:stop] * adjacency.node_count)[at_rows]
         yield keys

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.query.topology.adjacency import Adjacency, Mask
+from omnigraph.engine.query.topology.adjacency import Adjacency, Mask, spread
 from omnigraph.engine.query.topology.ends import Check
-from omnigraph.engine.query.topology.expansion import spread
-from omnigraph.engine.query.topology.image import Codes
+from omnigraph.engine.query.topology.segments import Codes
 from omnigraph.records import record
 
 # Fewer pairs than this are looked up as they come; more are worth sorting first, so that the search moves forward.

@@ -7,64 +7,48 @@ and each of those rows is looked at once for all later versions.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.engine.query.topology.added_edges import (
+    NOTHING_ADDED,
+    AddedSegment,
+    Resolved,
+    ResolvedEdges,
+    row_ids_by_id,
+)
 from omnigraph.engine.query.topology.adjacency import (
     Adjacency,
     Entries,
     Integers,
     Links,
-    Offsets,
     Shape,
     code_width,
+    insert_entries,
     sorted_links,
+    spread,
 )
 from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, NO_ROW, BaseLinks, EdgeBase, Side
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, codes_by_id
-from omnigraph.engine.query.topology.expansion import spread
+from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers, Numbers
+from omnigraph.engine.query.topology.overlay import OverlaidAdjacency, sorted_run
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
-from omnigraph.runtime import LRUCache
-from omnigraph.store.projections.coverage import Piece, match
-from omnigraph.store.tables.pinned import KEY, ROW_ID
+from omnigraph.store.projections.coverage import Piece
+from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.row_ids import RowIds
 from omnigraph.store.tables.tail import BlockKey
 
 # Up to this share of all edges may be inserted one by one; beyond it sorting everything again is faster.
 _INSERTED_SHARE = 16
-# So few nodes are looked for one by one where their keys and ids are in memory.
-_FEW_IDS = 64
+# Edges of a fragment of so many rows are sorted once for all versions that list it; those of smaller ones together.
+_OWN_RUN = 64
 _EDGE_BYTES = 128
 _ENTRY_BYTES = 24
-
-
-@record
-class ResolvedEdges:
-    """Some edges by row id, and the nodes at their ends; a row id that no row has where there is none."""
-
-    edges: RowIds
-    sources: RowIds
-    targets: RowIds
-
-    @property
-    def nbytes(self) -> int:
-        """What the arrays take."""
-        return self.edges.nbytes + self.sources.nbytes + self.targets.nbytes
-
-
-# Row ids mean the same only on one branch of a table.
-Resolved = LRUCache[tuple[BlockKey, Hashable, Hashable], ResolvedEdges]
-
-
-def resolved_cache() -> Resolved:
-    """Return an empty memory of edges whose ends were looked for."""
-    return LRUCache(max_size=64 << 20, size_of=lambda found: 256 + found.nbytes)
 
 
 @record
@@ -86,6 +70,7 @@ class LayeredEdges:
         targets: the nodes that they lead to.
         resolved: edges that other versions have looked at.
         check: called with the bytes that are about to be taken; raises to stop.
+        before: another version over the same base, of which everything is kept that has not changed.
     """
 
     def __init__(
@@ -96,37 +81,53 @@ class LayeredEdges:
         targets: TableImage,
         resolved: Resolved,
         check: Check,
+        before: LayeredEdges | None = None,
     ) -> None:
         self.base = base
         self.edges = edges
-        self.sources = NodeNumbers(base.sources, base.row_ids[0], base.branches[0], sources)
+        before = None if before is None or before.base is not base else before
+        self.sources: NodeNumbers = self._numbers(sources, 0, None if before is None else before.sources)
         is_same = base.is_same_type and sources.pin == targets.pin
-        self.targets = (
-            self.sources if is_same else NodeNumbers(base.targets, base.row_ids[1], base.branches[1], targets)
-        )
-        self._match = match(base.edges, edges.table, EDGE_COLUMNS, takes_back=True)
+        last = None if before is None else before.targets
+        self.targets: NodeNumbers = self.sources if is_same else self._numbers(targets, 1, last)
+        self._match = base.match(edges.table)
         self._hidden = self._match.gone_places
         loose = self._find_loose()
         if len(loose):
             self._hidden = np.union1d(self._hidden, loose)
-        self._added = self._find_added(loose, resolved, check)
+        known: Mapping[BlockKey, AddedSegment] = {}
+        if before is not None and self.sources.extends(before.sources) and self.targets.extends(before.targets):
+            # What was found there holds for as long as nodes keep their numbers; what was not may be among new nodes.
+            is_same = self.sources is before.sources and self.targets is before.targets
+            known = {key: segment for key, segment in before.segments.items() if is_same or segment.is_whole}
+        found = [self._segment(index, known, resolved, check) for index in self._match.uncovered]
+        #: Fragments of edges that the base does not have, in the order of the version.
+        self.segments: Mapping[BlockKey, AddedSegment] = {segment.key: segment for segment in found}
+        self._others = self._find_others(loose, check)
+
+    def _numbers(self, image: TableImage, end: int, before: NodeNumbers | None) -> NodeNumbers:
+        if before is not None and before.image is image:
+            return before
+        covered = self.base.targets if end else self.base.sources
+        return NodeNumbers(covered, self.base.row_ids[end], self.base.branches[end], image)
 
     @property
     def parts(self) -> Mapping[Hashable, int]:
         """What it takes in memory, with what it keeps alive."""
         kept = {**self.edges.parts, **self.sources.image.parts, **self.targets.image.parts, **self.base.parts}
         numbers = 16 * (self.sources.count + self.targets.count)
-        return {**kept, id(self): self._hidden.nbytes + self._added.nbytes + numbers}
+        runs: dict[Hashable, int] = {("added", segment.key): segment.nbytes for segment in self.segments.values()}
+        return {**kept, **runs, id(self): self._hidden.nbytes + self._others.nbytes + numbers}
 
     @property
     def is_exact(self) -> bool:
         """Whether the version has the edges and the nodes of the base and no others, under the same numbers."""
-        return self._edges_are_codes and self.sources.are_codes and self.targets.are_codes
+        return self._edges_are_codes and self.sources.is_exact and self.targets.is_exact
 
     @property
     def added_count(self) -> int:
         """How many edges the version has that the base does not have."""
-        return len(self._added.edges)
+        return sum(len(segment.found.edges) for segment in self.segments.values()) + len(self._others.edges)
 
     @property
     def hidden_count(self) -> int:
@@ -166,8 +167,57 @@ class LayeredEdges:
         if len(added.edges) * _INSERTED_SHARE > len(edges):
             return self._sorted(direction, near, far)
         added = _in_codes(added, near, far, self._edge_codes)
-        links, edges = _insert(links, edges, added, near.image.row_count)
+        links, edges = insert_entries(links, edges, added, near.image.row_count)
         return self._made(links, edges, far)
+
+    def overlaid(self, direction: Side) -> OverlaidAdjacency:
+        """Return all edges, without sorting them; nodes have the numbers of :attr:`sources` and :attr:`targets`."""
+        return self._overlaid_out if direction == "out" else self._overlaid_in
+
+    @cached_property
+    def _overlaid_out(self) -> OverlaidAdjacency:
+        return self._overlay("out", self.sources, self.targets)
+
+    @cached_property
+    def _overlaid_in(self) -> OverlaidAdjacency:
+        return self._overlay("in", self.targets, self.sources)
+
+    def _overlay(self, side: Side, near: NodeNumbers, far: NodeNumbers) -> OverlaidAdjacency:
+        runs = []
+        small = [self._others.ends(side)]
+        codes = [self.edges.codes_of(self._others.edges)] if len(self._others.edges) else [_NO_CODES]
+        for index, segment in zip(self._match.uncovered, self.segments.values(), strict=True):
+            first = int(self.edges.starts[index])
+            count = len(segment.found.edges)
+            if count >= _OWN_RUN:
+                runs.append(replace(segment.run(side, near, far), first=first))
+            else:
+                small.append(segment.found.ends(side))
+                codes.append(np.arange(first, first + count))
+        sources, targets = (np.concatenate([ends[at] for ends in small]) for at in (0, 1))
+        runs.append(sorted_run(near.of(sources), far.of(targets), np.concatenate(codes)))
+        return OverlaidAdjacency(
+            base=self.base.links(side),
+            hidden=self._hidden,
+            left=far.deleted,
+            added=runs,
+            node_count=near.count,
+            target_count=far.count,
+            edge_image=self.edges,
+            edge_codes=self._codes_of_places,
+        )
+
+    def _codes_of_places(self, places: Integers) -> Numbers:
+        """Return the codes of edges of the base that the version has."""
+        found = np.full(len(places), -1, dtype=np.int64)
+        for piece in self._match.pieces:
+            segment, first = self.edges.segments[piece.index], int(self.edges.starts[piece.index])
+            if len(self._match.pieces) == 1 and not len(segment.deleted):
+                return places.astype(np.int64) + (first - piece.start)
+            mine = np.flatnonzero((places >= piece.start) & (places < piece.start + piece.count))
+            offsets = places[mine].astype(np.int64) - piece.start
+            found[mine] = first + offsets - np.searchsorted(segment.deleted, offsets)
+        return found
 
     def _both(self, check: Check) -> Adjacency:
         check(4 * _ENTRY_BYTES * (len(self.base.links("out").edges) + self.added_count))
@@ -341,21 +391,25 @@ class LayeredEdges:
         loose: Numbers = every[~self._is_hidden(every)]
         return loose
 
-    def _find_added(self, loose: Numbers, resolved: Resolved, check: Check) -> ResolvedEdges:
-        parts = [ResolvedEdges(edges=_NO_ROWS, sources=_NO_ROWS, targets=_NO_ROWS)]
-        parts += [self._resolve_segment(index, resolved, check) for index in self._match.uncovered]
-        back = [piece.start + piece.back.astype(np.int64) for piece in self._match.pieces if len(piece.back)]
-        loose = np.concatenate([loose, *back])
-        if len(loose):
-            row_ids = self._loose_row_ids(loose)
-            check(_EDGE_BYTES * len(row_ids))
-            rows = self.edges.table.take(row_ids.tolist(), EDGE_COLUMNS)
-            parts.append(self._resolve(rows, rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False)))
+    @cached_property
+    def _added(self) -> ResolvedEdges:
+        """All edges that the base does not have."""
+        parts = [*(segment.found for segment in self.segments.values()), self._others]
         return ResolvedEdges(
             edges=np.concatenate([part.edges for part in parts]),
             sources=np.concatenate([part.sources for part in parts]),
             targets=np.concatenate([part.targets for part in parts]),
         )
+
+    def _find_others(self, loose: Numbers, check: Check) -> ResolvedEdges:
+        back = [piece.start + piece.back.astype(np.int64) for piece in self._match.pieces if len(piece.back)]
+        loose = np.concatenate([loose, *back])
+        if not len(loose):
+            return NOTHING_ADDED
+        row_ids = self._loose_row_ids(loose)
+        check(_EDGE_BYTES * len(row_ids))
+        rows = self.edges.table.take(row_ids.tolist(), EDGE_COLUMNS)
+        return self._resolve(rows, rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False))
 
     def _loose_row_ids(self, loose: Numbers) -> RowIds:
         # Those that are added are not known yet, and none of them is loose.
@@ -365,6 +419,15 @@ class LayeredEdges:
             if len(mine):
                 found[mine] = self.edges.segments[piece.index].row_ids_at(loose[mine] - piece.start)
         return found
+
+    def _segment(
+        self, index: int, known: Mapping[BlockKey, AddedSegment], resolved: Resolved, check: Check
+    ) -> AddedSegment:
+        segment = self.edges.segments[index]
+        same = known.get(segment.key)
+        if same is not None and same.row_id_meta == segment.fragment.metadata.row_id_meta:
+            return same
+        return AddedSegment(segment, self._resolve_segment(index, resolved, check))
 
     def _resolve_segment(self, index: int, resolved: Resolved, check: Check) -> ResolvedEdges:
         segment = self.edges.segments[index]
@@ -385,44 +448,12 @@ class LayeredEdges:
         return bool((self.sources.of(known.sources) >= 0).all() and (self.targets.of(known.targets) >= 0).all())
 
     def _resolve(self, rows: pa.Table, row_ids: RowIds) -> ResolvedEdges:
-        sources = _row_ids_by_id(self.sources.image, rows.column(SOURCE))
-        targets = _row_ids_by_id(self.targets.image, rows.column(TARGET))
+        sources = row_ids_by_id(self.sources.image, rows.column(SOURCE))
+        targets = row_ids_by_id(self.targets.image, rows.column(TARGET))
         return ResolvedEdges(edges=row_ids, sources=sources, targets=targets)
 
 
-_NO_ROWS: RowIds = np.zeros(0, dtype=np.uint64)
-
-
-def _row_ids_by_id(image: TableImage, ids: pa.ChunkedArray) -> RowIds:
-    """Return the row ids of nodes by id."""
-    if image.has_column(KEY):
-        if not image.table.datasets.storage.is_local:
-            # Ids in memory spare calls to an object store.
-            codes = codes_by_id(ids, image.column(KEY))
-            return np.where(codes >= 0, image.row_ids[codes], NO_ROW) if image.row_count else np.full(len(ids), NO_ROW)
-        known = _row_ids_by_key(image, ids) if len(ids) <= _FEW_IDS else None
-        if known is not None:
-            return known
-    wanted = pc.unique(ids)
-    rows = image.table.lookup(wanted, [])
-    at = pc.fill_null(pc.index_in(ids, value_set=rows.column(KEY).combine_chunks()), -1).to_numpy()
-    every = np.append(rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False), NO_ROW)
-    found: RowIds = every[at]
-    return found
-
-
-def _row_ids_by_key(image: TableImage, ids: pa.ChunkedArray) -> RowIds | None:
-    """Return the row ids of nodes by id, from keys and ids that are in memory; None when the keys are not known."""
-    column = image.column(KEY)
-    found = np.full(len(ids), NO_ROW)
-    for at, wanted in enumerate(ids.to_pylist()):
-        candidates = image.table.key_candidates(wanted)
-        if candidates is None:
-            return None
-        for row_id, code in zip(candidates, image.codes_of(candidates).tolist(), strict=True):
-            if code >= 0 and column[code].as_py() == wanted:
-                found[at] = row_id
-    return found
+_NO_CODES: Numbers = np.zeros(0, dtype=np.int64)
 
 
 def _joined(parts: Sequence[Entries]) -> Entries:
@@ -443,32 +474,3 @@ def _in_codes(entries: Entries, near: NodeNumbers, far: NodeNumbers, edge_codes:
     return Entries(
         sources=near.codes[entries.sources], targets=far.codes[entries.targets], edges=edge_codes[entries.edges]
     )
-
-
-def _insert(links: Links, edges: Integers, added: Entries, node_count: int) -> tuple[Links, Integers]:
-    """Put a few entries where they belong."""
-    if not len(added.sources):
-        return links, edges
-    order = np.lexsort((added.edges, added.targets, added.sources))
-    more = Entries(
-        sources=added.sources[order],
-        targets=added.targets[order].astype(links.targets.dtype),
-        edges=added.edges[order].astype(edges.dtype),
-    )
-    at = _insertion_points(links, edges, more)
-    offsets = links.offsets + np.searchsorted(more.sources, np.arange(node_count + 1))
-    return Links(offsets=offsets, targets=np.insert(links.targets, at, more.targets)), np.insert(edges, at, more.edges)
-
-
-def _insertion_points(links: Links, edges: Integers, added: Entries) -> Offsets:
-    """Return before which entry each added one belongs: a binary search in all rows at once."""
-    low, high = links.offsets[added.sources], links.offsets[added.sources + 1]
-    while True:
-        open_ones = np.flatnonzero(low < high)
-        if not len(open_ones):
-            return low
-        middle = (low[open_ones] + high[open_ones]) // 2
-        target, wanted = links.targets[middle], added.targets[open_ones]
-        is_before = (target < wanted) | ((target == wanted) & (edges[middle] < added.edges[open_ones]))
-        low[open_ones[is_before]] = middle[is_before] + 1
-        high[open_ones[~is_before]] = middle[~is_before]

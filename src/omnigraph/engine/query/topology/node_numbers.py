@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.edge_base import NO_ROW, NODE_COLUMNS, RowRuns
-from omnigraph.engine.query.topology.image import RowIdPlaces, TableImage
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import RowIdPlaces
 from omnigraph.store.projections.coverage import Match, match
 from omnigraph.store.projections.format import CoveredTable
 from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
@@ -16,6 +17,8 @@ from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
 Numbers = npt.NDArray[np.int64]
 
 _NONE: Numbers = np.zeros(0, dtype=np.int64)
+# Row ids of so large a share of all numbers are worth listing those of all.
+_LISTED_SHARE = 8
 
 
 class NodeNumbers:
@@ -49,9 +52,33 @@ class NodeNumbers:
         return self.place_count + len(self.added)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the version has the nodes of the base and no others, and the numbers are the codes of the image."""
+        return self.are_codes and not len(self.added)
+
+    @cached_property
     def are_codes(self) -> bool:
-        """Whether the numbers are the codes of the image."""
-        return self._match.is_exact and not any(len(segment.deleted) for segment in self.image.segments)
+        """Whether the numbers are the codes of the image: nodes came behind those of the base, and none has left."""
+        known = len(self._match.pieces)
+        if self._match.lost or self._match.uncovered != tuple(range(known, len(self.image.segments))):
+            return False
+        if any(len(self.image.segments[index].deleted) for index in range(known)):
+            return False
+        if any(len(piece.back) or len(piece.gone) for piece in self._match.pieces):
+            return False
+        starts = [piece.start for piece in self._match.pieces]
+        is_ascending = len(self._fresh) == len(self.added) and bool((self._fresh[1:] > self._fresh[:-1]).all())
+        return is_ascending and starts == self.image.starts[:known].tolist()
+
+    def extends(self, other: NodeNumbers) -> bool:
+        """Whether every number of another version is one here, of the same node."""
+        if self is other:
+            return True
+        return (
+            self._covered is other._covered
+            and np.array_equal(self.added[: len(other.added)], other.added)
+            and np.array_equal(self.deleted, other.deleted)
+        )
 
     @property
     def keep_order(self) -> bool:
@@ -73,10 +100,19 @@ class NodeNumbers:
         return found
 
     def row_ids(self, numbers: Numbers) -> RowIds:
-        """Return the row ids of nodes by number."""
+        """Return the row ids of nodes of the version by number."""
         if self.are_codes and self.image.first_row_id is not None:
             return numbers.astype(np.uint64) + np.uint64(self.image.first_row_id)
-        found: RowIds = self._by_number[numbers]
+        if self._match.lost or len(numbers) * _LISTED_SHARE > self.count or "_by_number" in self.__dict__:
+            listed: RowIds = self._by_number[numbers]
+            return listed
+        found = np.full(len(numbers), NO_ROW)
+        is_added = numbers >= self.place_count
+        found[is_added] = self.added[numbers[is_added] - self.place_count]
+        for piece in self._match.pieces:
+            mine = np.flatnonzero((numbers >= piece.start) & (numbers < piece.start + piece.count))
+            if len(mine):
+                found[mine] = self.image.segments[piece.index].row_ids_at(numbers[mine] - piece.start)
         return found
 
     @cached_property
@@ -102,26 +138,48 @@ class NodeNumbers:
                 every[np.delete(np.arange(piece.count), segment.deleted)] = segment.row_ids
             listed[piece.start : piece.start + piece.count] = every
         # A row that was written again before the base was made stands in it twice, and only where it is live.
-        start = 0
-        for fragment in self._covered.fragments:
-            listed[start + np.frombuffer(fragment.deleted, dtype=np.uint32).astype(np.int64)] = NO_ROW
-            start += fragment.row_count
+        listed[self._gone_before] = NO_ROW
         return listed
 
-    @cached_property
-    def _places(self) -> tuple[RowIdPlaces, Numbers | None]:
-        known = self._by_place != NO_ROW
-        if known.all():
-            return RowIdPlaces.of(self._by_place), None
-        return RowIdPlaces.of(self._by_place[known]), np.flatnonzero(known)
-
     def _find_place(self, row_ids: RowIds) -> Numbers:
-        places, known = self._places
-        found = places.find(row_ids)
-        if known is None:
-            return found
-        # The last one is what places that were not found refer to.
-        return np.append(known, -1)[found]
+        """Return the places of the base that have these row ids, -1 where none has."""
+        found = np.full(len(row_ids), -1, dtype=np.int64)
+        for piece in self._match.pieces:
+            offsets = self.image.segments[piece.index].offsets_of(row_ids)
+            found = np.where(offsets >= 0, self._live(offsets + piece.start, found), found)
+        if self._lost is not None and self._match.lost:
+            places, numbers = self._lost_places
+            at = places.find(row_ids)
+            found = np.where(at >= 0, np.append(numbers, -1)[at], found)
+        return found
+
+    def _live(self, places: Numbers, otherwise: Numbers) -> Numbers:
+        """Return places that the base has a row at; a row that was written again before stands there twice."""
+        if not len(self._gone_before):
+            return places
+        at = np.minimum(np.searchsorted(self._gone_before, places), len(self._gone_before) - 1)
+        return np.where(self._gone_before[at] == places, otherwise, places)
+
+    @cached_property
+    def _gone_before(self) -> Numbers:
+        """The places of rows that were deleted when the base was made, ascending."""
+        parts, start = [_NONE], 0
+        for fragment in self._covered.fragments:
+            if fragment.deleted:
+                parts.append(start + np.frombuffer(fragment.deleted, dtype=np.uint32).astype(np.int64))
+            start += fragment.row_count
+        return np.concatenate(parts)
+
+    @cached_property
+    def _lost_places(self) -> tuple[RowIdPlaces, Numbers]:
+        """Places in files that the version does not list, by row id."""
+        if self._lost is None:
+            return RowIdPlaces.of(np.zeros(0, dtype=np.uint64)), _NONE
+        every = np.concatenate([_NONE, *(np.arange(start, stop) for start, stop in self._match.lost)])
+        numbers = np.setdiff1d(every, self._gone_before, assume_unique=True)
+        listed = [self._lost.listed(start, stop) for start, stop in self._match.lost]
+        kept = np.concatenate(listed)[np.searchsorted(every, numbers)]
+        return RowIdPlaces.of(kept), numbers
 
     def _is_behind(self) -> bool:
         """Whether all fragments of the base come before all that the base does not have."""

@@ -10,6 +10,7 @@ from tests.unit.engine.query.topology.test_expansion import SEEDED
 
 from omnigraph.engine.query.topology import TopologyCache, incident_edges
 from omnigraph.engine.query.topology import image as image_module
+from omnigraph.engine.query.topology import segments as segments_module
 from omnigraph.errors import VersionMissingError
 from omnigraph.runtime import counting
 
@@ -53,13 +54,13 @@ def test_row_ids_lead_back_to_codes_and_unknown_ones_to_none(graph, cache):
 
 @pytest.mark.parametrize("slots_per_row", [0, 8, 10**9], ids=["searched", "either", "in a table"])
 def test_codes_are_found_whatever_the_row_ids(monkeypatch, slots_per_row):
-    monkeypatch.setattr(image_module, "_SLOTS_PER_ROW", slots_per_row)
+    monkeypatch.setattr(segments_module, "_SLOTS_PER_ROW", slots_per_row)
     some = st.integers(0, 400)
 
     @SEEDED
     @given(st.lists(some, unique=True, max_size=30), st.lists(some, max_size=10))
     def holds(known, asked):
-        places = image_module.RowIdPlaces.of(np.array(known, dtype=np.uint64))
+        places = segments_module.RowIdPlaces.of(np.array(known, dtype=np.uint64))
         expected = [known.index(row_id) if row_id in known else -1 for row_id in asked]
         assert places.find(np.array(asked, dtype=np.uint64)).tolist() == expected
 
