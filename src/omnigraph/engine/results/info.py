@@ -89,7 +89,7 @@ class ReadInfo:
 
     ``commit_id`` is the head of exactly the snapshot that the rows come from. ``pattern`` tells which columns are
     nodes. ``warnings`` are sentences about parameters that are legal and probably not meant. ``written`` is what became
-    a property.
+    a property. What ``explanation`` expects of a step may be that of a state whose tables had about the same size.
     """
 
     query_name: str

@@ -158,6 +158,11 @@ class TableImage:
         label = f"{what} of {name}"
         return self._shelf.get_or_make(self._column_key(label), lambda: self._derive(name, label, make)).values
 
+    def known_rows(self, index: int) -> pa.Table | None:
+        """Return the whole rows of the segment at a position when they are in memory because it is small and new."""
+        block = self.table.datasets.tails.get(self.segments[index].key)
+        return None if block is None else block.rows
+
     def read_segments(self, indexes: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of the segments at these positions, one after the other, without keeping them."""
         known: dict[int, list[SegmentChunk]] = {}

@@ -438,7 +438,9 @@ class LayeredEdges:
             # Files that are listed anew after they had left could come with other row ids.
             return ResolvedEdges(edges=segment.row_ids, sources=known.sources, targets=known.targets)
         check(_EDGE_BYTES * segment.row_count)
-        rows = self.edges.read_segments([index], EDGE_COLUMNS)
+        rows = self.edges.known_rows(index)
+        if rows is None:
+            rows = self.edges.read_segments([index], EDGE_COLUMNS)
         found = self._resolve(rows, segment.row_ids)
         resolved.put(key, found)
         return found
