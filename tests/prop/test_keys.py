@@ -115,6 +115,14 @@ class History:
             candidates = table.key_candidates(key)
             if candidates is not None and key in expected:
                 assert expected[key][1] in candidates.tolist()
+        each, every = [table.key_candidates(key) for key in IDS], table.all_key_candidates(pa.array(IDS))
+        if every is None:
+            assert any(candidates is None for candidates in each)
+        else:
+            together = {(IDS[at], row_id) for at, row_id in zip(*(part.tolist() for part in every), strict=True)}
+            assert together == {
+                (key, row_id) for key, found in zip(IDS, each, strict=True) for row_id in found.tolist()
+            }
 
 
 @settings(max_examples=400 if LONG else 25, deadline=None)

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import PROPERTY_ALIASES, PROPERTY_ID, arrow_schema
@@ -166,6 +168,10 @@ class ReadTable(Table):
     def key_candidates(self, entity_id: str, ids: Callable[[], pa.ChunkedArray] | None = None) -> RowIds | None:
         """Return the row ids of the few rows that may have an id; None when the keys of the table are not known."""
         return self._stored.key_candidates(entity_id, ids)
+
+    def all_key_candidates(self, ids: pa.Array) -> tuple[npt.NDArray[np.int64], RowIds] | None:
+        """Return the few rows that may have one of some ids: the position of the id, and the row id of the row."""
+        return self._stored.all_key_candidates(ids)
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Return the row id and ``columns`` of rows by row id."""

@@ -212,6 +212,7 @@ def test_rows_with_one_hash_cost_time_and_nothing_else(local, monkeypatch):
         for wanted in (["p1"], ["p3", "late"], ["p4"], ["nobody"], [f"p{number}" for number in range(count)]):
             assert found(table, wanted) == plain(table, wanted)
         assert (table.key_candidates("p1") is None) == (count == 200)
+        assert (table.all_key_candidates(pa.array(["p1", "p2"])) is None) == (count == 200)
 
 
 def test_two_ids_with_one_hash_are_told_apart(local):
