@@ -282,7 +282,7 @@ def test_a_build_can_be_stopped(local):
     assert files(local.storage) == []
     asked = []
     assert build_keys(table, check=asked.append) is not None
-    assert asked[0] == 60 * 40
+    assert asked[0] == 60 * keys.BYTES_PER_ROW
 
 
 def test_two_builders_write_one_file(local):

@@ -32,8 +32,8 @@ Check = Callable[[int], None]
 FragmentIds = tuple[pa.Array | pa.ChunkedArray, npt.NDArray[np.uint32]]
 
 _HASHES, _PLACES, _HASH = "hashes", "places", "hash"
-# What a row takes while its segment is made.
-_BYTES_PER_ROW = 40
+# What a row takes while its segment is made: its hash, its place in order, its hash in order, and its place as stored.
+BYTES_PER_ROW = 32
 # More rows than that with one hash are somebody's mischief; their ids are looked for in another way.
 _MOST_ALIKE = 64
 # So many projections are put together for a version; a further one hardly ever covers more.
@@ -292,7 +292,7 @@ def build_keys(table: PinnedTable, check: Check | None = None, ids: pa.ChunkedAr
     )
     count = sum(fragment.row_count for fragment in fragments)
     if check is not None:
-        check(_BYTES_PER_ROW * count)
+        check(BYTES_PER_ROW * count)
     hashes = np.empty(count, dtype=np.uint64)
     at = 0
     for texts in _all_ids(table) if ids is None or len(ids) != count else ids.chunks:
@@ -304,7 +304,7 @@ def build_keys(table: PinnedTable, check: Check | None = None, ids: pa.ChunkedAr
             check(0)
     if at != count:
         return None
-    segment = segment_of(fragments, hashes, np.arange(count, dtype=np.int64))
+    segment = segment_of(fragments, hashes)
     return table.datasets.projections.save(
         KEYS,
         "",

@@ -62,12 +62,14 @@ class KeySegment:
         return arrays_bytes + _FRAGMENT_BYTES * len(self.fragments)
 
 
-def segment_of(fragments: Sequence[CoveredFragment], hashes: Hashes, places: Places) -> KeySegment:
-    """Return the segment of rows in any order; it is the same whoever makes it."""
+def segment_of(fragments: Sequence[CoveredFragment], hashes: Hashes, places: Places | None = None) -> KeySegment:
+    """Return the segment of rows in any order, the same whoever makes it; without places, of all rows in theirs."""
     order = np.argsort(hashes, kind="stable")
     count = sum(fragment.row_count for fragment in fragments)
     width = np.uint32 if count < 1 << 32 else np.uint64
-    return KeySegment(fragments=tuple(fragments), hashes=hashes[order], places=places[order].astype(width))
+    in_order = order if places is None else places[order]
+    sorted_places: npt.NDArray[np.unsignedinteger] = in_order.astype(width)
+    return KeySegment(fragments=tuple(fragments), hashes=hashes[order], places=sorted_places)
 
 
 def _merged(one: KeySegment, other: KeySegment) -> KeySegment:
