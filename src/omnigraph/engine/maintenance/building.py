@@ -7,6 +7,7 @@ covers all but a tenth of the published rows serves readers well enough, as they
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -126,6 +127,8 @@ class ProjectionListing:
             hidden = lost if needed.holds_deleted else len(found.gone_places)
             shares.append(1.0 - added / table.row_count if table.row_count else 1.0)
             changes.append((added + hidden) / max(1, covered.row_count))
+            if needed.most_uncovered is not None and added > needed.most_uncovered:
+                changes.append(math.inf)
         return KnownProjection(stored=item, header=header, share=min(shares), change=max(changes))
 
 

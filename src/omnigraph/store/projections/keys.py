@@ -39,6 +39,7 @@ _MOST_ALIKE = 64
 # So many projections are put together for a version; a further one hardly ever covers more.
 _MOST_PROJECTIONS = 4
 _READ_AHEAD = 64 << 20
+_MOST_ROWS = 64_000_000
 
 
 @record
@@ -267,6 +268,15 @@ def extend(table: PinnedTable, index: KeyIndex, ids: Mapping[int, FragmentIds]) 
 def is_usable(facts: Mapping[str, Any]) -> bool:
     """Whether a stored projection has the hashes that this version of the program looks for."""
     return facts.get(_HASH) == REVISION
+
+
+def is_found_by_keys(table: PinnedTable) -> bool:
+    """Whether ids are found by keys at all times, so that nothing is gained by an index on them.
+
+    Files of an object store may not be on this machine, and a write does not wait for them. Keys of very many rows take
+    more memory to make than maintenance should.
+    """
+    return table.datasets.storage.is_local and table.row_count <= _MOST_ROWS
 
 
 def needs_keys(table: PinnedTable) -> bool:
