@@ -88,14 +88,19 @@ def classes_of(places: Places, counts: npt.NDArray[Any], lengths: npt.NDArray[An
     # Taking is twice as quick as indexing, and quicker still by numbers of the size of an address.
     wide = places.astype(np.intp)
     own = lengths.take(wide)
+    often = (counts if counts.dtype == np.uint8 else np.minimum(counts, _COUNTS - 1)).astype(np.uint16)
     longest = int(own.max(initial=0))
     shift = max(0, longest.bit_length() - (_LENGTHS - 1).bit_length())
-    width = (longest >> shift) + 1
-    raw = (counts if counts.dtype == np.uint8 else np.minimum(counts, _COUNTS - 1)).astype(np.uint16)
-    raw *= np.uint16(width)
-    raw += (own >> shift if shift else own).astype(np.uint16)
-    sizes = np.bincount(raw, minlength=1)
-    used = np.flatnonzero(sizes)
+    while True:
+        width = (longest >> shift) + 1
+        raw = often * np.uint16(width)
+        raw += (own >> shift if shift else own).astype(np.uint16)
+        sizes = np.bincount(raw, minlength=1)
+        used = np.flatnonzero(sizes)
+        # One byte for each place is worth bounds that are a little higher.
+        if len(used) < np.iinfo(np.uint8).max or width == 1:
+            break
+        shift += 1
     kind = np.uint8 if len(used) < np.iinfo(np.uint8).max else np.uint16
     shortened = np.zeros(len(sizes), dtype=kind)
     shortened[used] = np.arange(1, len(used) + 1)

@@ -37,7 +37,7 @@ _PLACE_MASK = (1 << _PLACE_BITS) - 1
 # A Python string beside its code points.
 _SPELLING_BYTES = 150
 # What rows by class may take in memory.
-_CLASSES_BYTES = 32 << 20
+_CLASSES_BYTES = 64 << 20
 # The length of a row that has no text.
 NO_TEXT = -1
 
