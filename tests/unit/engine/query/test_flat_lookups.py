@@ -77,8 +77,8 @@ def lookups_of(root, count, monkeypatch):
     """Ask a fresh process for a few persons, and for the one beside each; return what the answers cost, in order."""
     storage = load_people(root, count)
     [keys] = storage.path(PROJECTIONS_PREFIX).rglob("keys.*")
-    # Eight bytes of a hash, four of a place, and a header that names the files.
-    assert 12 * count <= keys.stat().st_size <= 12 * count + 4096
+    # Four bytes of a hash, four of a place, a little for buckets, and a header that names the files.
+    assert 8 * count <= keys.stat().st_size <= 8.3 * count + 4096
     asked = [number + beside for number in (count // 2, 0, count // 3, count - 2) for beside in (0, 1)]
     with monkeypatch.context() as patched, Session.open(storage, settings=RELAXED) as session:
         watch = Watch(patched)
