@@ -11,6 +11,7 @@ from tests.auditor import audit
 from tests.crash.later import Torn, later_world, tear_at, watch_for_hours
 from tests.session_graph import create_graph, open_session, read_graph
 
+from omnigraph.catalog import arrow
 from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
@@ -155,6 +156,24 @@ def test_ids_have_an_index_where_keys_do_not_find_them_at_all_times(session, mon
     assert [index.column for index in person(session.optimize()).indexes if index.action == "removed"] == ["id"]
     monkeypatch.setattr(Storage, "is_local", property(lambda _: False))
     assert "id" in {build.column for build in wanted_indexes(catalog, "node:Person", table)}
+
+
+def test_tables_of_edges_whose_ids_are_not_compressed_go_on(tmp_path, monkeypatch):
+    add = "query k($a: String, $b: String) { insert Knows { from: $a, to: $b } }"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(arrow, "_MADE_UP", {})
+        create_graph(tmp_path / "old", SCHEMA)
+        with open_session(tmp_path / "old") as session:
+            for number in range(3):
+                session.mutate(ADD, {"n": f"p{number}", "b": "x"})
+            session.mutate(add, {"a": "p0", "b": "p1"})
+    with open_session(tmp_path / "old") as session:
+        session.mutate(add, {"a": "p1", "b": "p2"})
+        assert session.optimize().commits
+        session.mutate(add, {"a": "p2", "b": "p0"})
+        rows = session.snapshot().table("edge:Knows").read(["src", "dst"])
+        assert sorted(zip(*rows.to_pydict().values(), strict=True)) == [("p0", "p1"), ("p1", "p2"), ("p2", "p0")]
+    assert audit(str(tmp_path / "old"), edges={"edge:Knows": "node:Person"}) == []
 
 
 def test_unused_indexes_go_even_when_there_is_nothing_else_to_do(session):
