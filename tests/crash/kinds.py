@@ -295,10 +295,12 @@ def clean_up(storage: Storage, runtime: Runtime):
 
 
 def optimize(storage: Storage, runtime: Runtime):
-    """Compact every table and index its ids; return what was done."""
+    """Compact every table and index its values; return what was done."""
     with open_graph(storage, runtime=runtime) as graph:
         return _optimize(graph)
 
 
 def _catalog_of(_schema):
-    return assign_identities(compile_schema(parse_schema("node Person {}\nnode Team {}")), "0" * 26)
+    return assign_identities(
+        compile_schema(parse_schema("node Person { value: I64 @index }\nnode Team { value: I64 @index }")), "0" * 26
+    )

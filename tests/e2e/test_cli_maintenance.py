@@ -29,7 +29,7 @@ def test_a_graph_is_looked_at_optimized_and_cleaned(graph: Path):
     assert looked["advice"][0] == "run optimize to read node:Person faster"
     assert (looked["datasets"][0]["rows"], looked["datasets"][0]["fragments"]) == (4, 4)
     done = omnigraph("optimize", "g", cwd=graph)
-    assert done.out == "node:Person: 4 fragments became 1, built 2 indexes on id, name\n1 commit\n"
+    assert done.out == "node:Person: 4 fragments became 1, built 1 index on name\n1 commit\n"
     assert done.err == "omnigraph optimize → g (direct, local)\n"
     said = omnigraph("cleanup", "g", "--keep", "1", "--older-than", "0s", "--json", cwd=graph)
     went = json.loads(omnigraph("cleanup", "g", "--keep", "1", "--confirm", "--quiet", "--json", cwd=graph).out)

@@ -74,7 +74,7 @@ class _Docs:
             assert asked["one"] == sorted(asked["one"])
             assert len(asked["one"]) == min(7, len(true))
             approximate += sum(
-                one["is_approximate"] for one in graph.explain(BODY, given, run=True).to_json()["searches"]
+                one["is_approximate"] for one in graph.explain(BODY, given, run=True, options=ONE).to_json()["searches"]
             )
         return approximate
 

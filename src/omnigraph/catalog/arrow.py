@@ -24,6 +24,8 @@ _SCALARS = {
     Scalar.DATETIME: pa.date64(),
 }
 _BLOB = {b"lance-encoding:blob": b"true"}
+# Ids that a load makes up count on, so that all but the last letters of neighbours are the same.
+_MADE_UP = {b"lance-encoding:compression": b"zstd"}
 
 
 def arrow_schema(owner: NodeType | EdgeType) -> pa.Schema:
@@ -31,7 +33,8 @@ def arrow_schema(owner: NodeType | EdgeType) -> pa.Schema:
 
     A property field carries the property's id as metadata, unless the catalog belongs to no graph yet.
     """
-    system = [pa.field("id", pa.string(), nullable=False, metadata={PRIMARY_KEY: b"true"})]
+    metadata = {PRIMARY_KEY: b"true"} | (_MADE_UP if isinstance(owner, EdgeType) else {})
+    system = [pa.field("id", pa.string(), nullable=False, metadata=metadata)]
     if isinstance(owner, EdgeType):
         system += [pa.field("src", pa.string(), nullable=False), pa.field("dst", pa.string(), nullable=False)]
     return pa.schema([*system, *(arrow_field(prop) for prop in owner.properties)])

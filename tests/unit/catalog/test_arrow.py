@@ -39,6 +39,12 @@ def test_metadata_marks_the_primary_key_and_the_property_ids():
     }
 
 
+def test_ids_that_are_made_up_are_compressed():
+    catalog = compile_schema(parse_schema("node P { name: String @key }  edge E: P -> P"))
+    assert b"lance-encoding:compression" not in arrow_schema(catalog.nodes["P"]).field("id").metadata
+    assert arrow_schema(catalog.edges["E"]).field("id").metadata[b"lance-encoding:compression"] == b"zstd"
+
+
 def test_without_a_graph_there_are_no_property_ids():
     node = compile_schema(parse_schema("node A { b: String }")).nodes["A"]
     assert arrow_schema(node).field("b").metadata is None

@@ -11,6 +11,7 @@ from omnigraph.store.projections import hashes, keys
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import build_keys, key_index, needs_keys
+from omnigraph.store.projections.packing import PackedHashes
 from omnigraph.store.projections.segments import KeyMemory, segment_of
 from omnigraph.store.staging import IndexBuild, stage_change, stage_compaction, stage_create, stage_indexes
 from omnigraph.store.tables import lookup as lookups
@@ -221,12 +222,48 @@ def test_two_ids_with_one_hash_are_told_apart(local):
     build_keys(table)
     [path] = files(local.storage)
     stored = local.datasets.projections.find("nodes/1", "keys")[0]
-    arrays = {"hashes": np.full(2, hash_text("a"), dtype=np.uint64), "places": np.array([0, 1], dtype=np.uint32)}
+    alike = PackedHashes.of(np.full(2, hash_text("a"), dtype=np.uint64))
+    arrays = {**alike.pack(), "places": np.array([0, 1], dtype=np.uint32)}
     path.unlink()
     local.datasets.projections.save("keys", "", stored.tables, arrays, stored.facts)
     fresh = local.another_process().open(pin)
     assert found(fresh, ["a"]) == plain(fresh, ["a"])
     assert sorted(fresh.key_candidates("a").tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 64, 5000])
+def test_packed_hashes_are_found_like_plain_ones(count):
+    random = np.random.default_rng(count)
+    some = random.integers(0, 1 << 64, count, dtype=np.uint64)
+    ends = np.array([0, 0, 2**64 - 1, 2**64 - 1], dtype=np.uint64)
+    known = np.sort(np.concatenate([some, some[: count // 3], ends if count else some]))
+    packed = PackedHashes.of(known)
+    asked = np.concatenate([known, random.integers(0, 1 << 64, 200, dtype=np.uint64), ends])
+    low, counts = packed.runs_of(asked)
+    plain_low = np.searchsorted(known, asked, side="left")
+    plain_counts = np.searchsorted(known, asked, side="right") - plain_low
+    is_known = plain_counts > 0
+    assert (low[is_known] == plain_low[is_known]).all()
+    assert (counts == plain_counts).all()
+    for one, start, number in zip(asked.tolist(), low.tolist(), counts.tolist(), strict=True):
+        begin, end = packed.run_of(one)
+        assert end - begin == number
+        assert begin == start or not number
+    assert len(packed) == len(known)
+    assert packed.nbytes <= 8 * len(known) + 64
+
+
+def test_keys_of_an_earlier_form_are_as_if_there_were_none(local):
+    pin = big(local, 60)
+    build_keys(local.open(pin))
+    [path] = files(local.storage)
+    stored = local.datasets.projections.find("nodes/1", "keys")[0]
+    path.unlink()
+    plain_ones = {"hashes": np.zeros(60, dtype=np.uint64), "places": np.arange(60, dtype=np.uint32)}
+    local.datasets.projections.save("keys", "", stored.tables, plain_ones, {"hash": hashes.REVISION, "rows": 60})
+    table = local.another_process().open(pin)
+    assert needs_keys(table)
+    assert found(table, ["p7"]) == plain(table, ["p7"])
 
 
 @pytest.mark.parametrize("damage", ["torn", "flipped", "gone", "foreign"])
@@ -245,9 +282,12 @@ def test_damaged_keys_are_as_if_there_were_none(local, damage):
             path.unlink()
         case "foreign":
             stored = local.datasets.projections.find("nodes/1", "keys")[0]
-            wrong = {"hashes": np.zeros(60, dtype=np.uint64), "places": np.arange(60, dtype=np.uint32)}
+            zeros = PackedHashes.of(np.zeros(60, dtype=np.uint64))
+            wrong = {**zeros.pack(), "places": np.arange(60, dtype=np.uint32)}
             path.unlink()
-            local.datasets.projections.save("keys", "", stored.tables, wrong, {"hash": hashes.REVISION + 1})
+            local.datasets.projections.save(
+                "keys", "", stored.tables, wrong, {**stored.facts, "hash": hashes.REVISION + 1}
+            )
     table = local.another_process().open(pin)
     every = [f"p{number}" for number in range(61)]
     assert found(table, every) == plain(table, every)
@@ -283,7 +323,7 @@ def test_a_build_can_be_stopped(local):
     assert files(local.storage) == []
     asked = []
     assert build_keys(table, check=asked.append) is not None
-    assert asked[0] == 60 * 40
+    assert asked[0] == 60 * keys.BYTES_PER_ROW
 
 
 def test_two_builders_write_one_file(local):

@@ -7,6 +7,7 @@ covers all but a tenth of the published rows serves readers well enough, as they
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -35,17 +36,22 @@ OpenTable = Callable[[TablePin], Table]
 class ProjectionBounds:
     """Which tables get projections: those of ``least_rows``, as smaller ones are read as quickly without.
 
-    ``most_rows`` is how many rows may be read for one; None means no limit.
+    ``most_rows`` is how many rows may be read for one, ``most_bytes`` how much memory may be taken for one; None means
+    no limit.
     """
 
     least_rows: int
     most_rows: int | None = None
+    most_bytes: int | None = None
 
     def admit(self, wanted: WantedProjection, tables: Sequence[Table]) -> bool:
         """Whether a projection is made from these tables, its own first."""
         if tables[0].row_count < max(1, self.least_rows, wanted.least_rows):
             return False
-        return self.most_rows is None or sum(table.row_count for table in tables) <= self.most_rows
+        rows = sum(table.row_count for table in tables)
+        if self.most_bytes is not None and rows * wanted.row_bytes > self.most_bytes:
+            return False
+        return self.most_rows is None or rows <= self.most_rows
 
 
 @record
@@ -121,6 +127,8 @@ class ProjectionListing:
             hidden = lost if needed.holds_deleted else len(found.gone_places)
             shares.append(1.0 - added / table.row_count if table.row_count else 1.0)
             changes.append((added + hidden) / max(1, covered.row_count))
+            if needed.most_uncovered is not None and added > needed.most_uncovered:
+                changes.append(math.inf)
         return KnownProjection(stored=item, header=header, share=min(shares), change=max(changes))
 
 

@@ -305,7 +305,7 @@ class Optimization:
     def _drop_unused(self, works: Mapping[str, _Work], catalog: Catalog) -> None:
         """Take away indexes that nothing asks for; first, as fragments are kept apart by what covers them."""
         for key, work in works.items():
-            unused = unused_indexes(work.table, wanted_indexes(catalog, key))
+            unused = unused_indexes(work.table, wanted_indexes(catalog, key, work.table))
             if unused:
                 work.indexes |= {outcome.name: outcome for outcome in unused}
                 self._take(work, dropped_segments(work.table, {outcome.name for outcome in unused}))
@@ -324,7 +324,7 @@ class Optimization:
             plan = plan_table_indexes(
                 key,
                 work.table,
-                wanted_indexes(catalog, key),
+                wanted_indexes(catalog, key, work.table),
                 group_rows=self._runner.group_rows,
                 max_rows=self._policy.max_rows,
             )

@@ -17,6 +17,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import in_context
 from omnigraph.store.location import Storage
+from omnigraph.store.projections.keys import is_found_by_keys
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
 from omnigraph.store.staging.indexes import SkippedIndex, plan_index
@@ -38,8 +39,10 @@ from omnigraph.values import checked_names
 
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
 IndexAction = Literal["built", "extended", "rebuilt", "removed", "skipped"]
-# Indexes that earlier versions built and no query asks: those of words, and those that compare every vector.
-_UNUSED = re.compile(r"og_p[0-9]+_(?P<kind>fulltext|vector)")
+ID_INDEX = "og_id_btree"
+# Indexes that nobody asks unless they are wanted: those of words and those that compare every vector, which earlier
+# versions built, and those on ids.
+_UNUSED = re.compile(r"og_p[0-9]+_(?P<kind>fulltext|vector)|og_id_(?P<order>btree)")
 
 
 @record
@@ -161,14 +164,20 @@ def plan_table_indexes(
     return TableIndexPlan(job=job, outcomes=tuple(outcomes))
 
 
-def wanted_indexes(catalog: Catalog, table_key: str) -> tuple[IndexBuild, ...]:
-    """Return the indexes that the schema wants on a table; none for a table that no type of it has."""
+def wanted_indexes(catalog: Catalog, table_key: str, table: Table) -> tuple[IndexBuild, ...]:
+    """Return the indexes that a table is to have; none for a table that no type of the schema has.
+
+    Where ids are found by the keys of the table, nobody would ask an index on them.
+    """
     owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
     owner = next((owner for owner in owners if owner.table_key == table_key), None)
     if owner is None:
         return ()
+    needless = {ID_INDEX} if is_found_by_keys(table) else set[str]()
     return tuple(
-        IndexBuild(column=intent.column, kind=intent.kind.value, name=intent.name) for intent in index_intents(owner)
+        IndexBuild(column=intent.column, kind=intent.kind.value, name=intent.name)
+        for intent in index_intents(owner)
+        if intent.name not in needless
     )
 
 
@@ -180,7 +189,9 @@ def unused_indexes(table: Table, builds: Iterable[IndexBuild]) -> tuple[IndexOut
         named = _UNUSED.fullmatch(index.name)
         if named is not None and index.name not in wanted:
             column = ", ".join(index.columns)
-            found.append(IndexOutcome(name=index.name, column=column, kind=named["kind"], action="removed"))
+            found.append(
+                IndexOutcome(name=index.name, column=column, kind=named["kind"] or named["order"], action="removed")
+            )
     return tuple(found)
 
 

@@ -12,10 +12,11 @@ from omnigraph.catalog import Catalog, indexed_texts
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.records import record
 from omnigraph.store.projections.files import Projection
-from omnigraph.store.projections.keys import build_keys
+from omnigraph.store.projections.keys import BYTES_PER_ROW, build_keys
 from omnigraph.store.projections.keys import is_usable as are_keys_usable
 from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT, KEYS, LEAST_EDGES, TEXT
 from omnigraph.store.tables.table import Table
+from omnigraph.store.tables.tail import KEYS_ROWS
 
 # Called with the bytes that a step of the work is about to take; raises to stop it.
 Check = Callable[[int], None]
@@ -23,15 +24,25 @@ Check = Callable[[int], None]
 Usable = Callable[[Mapping[str, Any]], bool]
 # Makes projections from tables and, if it is about one, from a property; None stands for one that could not be kept.
 Build = Callable[[Sequence[Table], str, Check], Iterable[Projection | None]]
+# Sorting edges and analysing words take more than sorting the hashes of keys.
+_ROW_BYTES = 128
 
 
 @record
 class ProjectionInput:
-    """A table that a projection is made from, and what of it; ``holds_deleted``: rows that are deleted cost nothing."""
+    """A table that a projection is made from, and what of it.
+
+    Args:
+        table_key: the table.
+        columns: the columns that the projection is made from.
+        holds_deleted: rows that are deleted cost nothing.
+        most_uncovered: more rows that it does not cover make it stale, as nobody reads so many for themselves.
+    """
 
     table_key: str
     columns: tuple[str, ...]
     holds_deleted: bool = False
+    most_uncovered: int | None = None
 
 
 @record
@@ -44,6 +55,7 @@ class WantedProjection:
         inputs: what they are made from, their own table first.
         prop: the property that they are about; empty when it is none.
         least_rows: smaller tables get none, as nobody would look for them.
+        row_bytes: what building takes in memory for each row of the inputs, more rather than less.
     """
 
     builder: str
@@ -51,6 +63,7 @@ class WantedProjection:
     inputs: tuple[ProjectionInput, ...]
     prop: str = ""
     least_rows: int = 0
+    row_bytes: int = _ROW_BYTES
 
     @property
     def table_key(self) -> str:
@@ -83,8 +96,8 @@ def keys_builder(build: Build, is_usable: Usable = _always) -> ProjectionBuilder
     """Return who builds the keys of every table: where the row of an id is, be it deleted or not."""
 
     def wanted(owner: NodeType | EdgeType, _: Catalog) -> Iterator[WantedProjection]:
-        inputs = (ProjectionInput(table_key=owner.table_key, columns=("id",), holds_deleted=True),)
-        yield WantedProjection(builder="keys", kinds=(KEYS,), inputs=inputs)
+        ids = ProjectionInput(table_key=owner.table_key, columns=("id",), holds_deleted=True, most_uncovered=KEYS_ROWS)
+        yield WantedProjection(builder="keys", kinds=(KEYS,), inputs=(ids,), row_bytes=BYTES_PER_ROW)
 
     return ProjectionBuilder(name="keys", wanted=wanted, build=build, is_usable=is_usable)
 

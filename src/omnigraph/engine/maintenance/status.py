@@ -319,7 +319,7 @@ def _projections(
 
 def _indexes(table: Table, catalog: Catalog, table_key: str) -> Iterator[IndexStatus]:
     known = {index.name: index for index in table.indexes()}
-    for build in wanted_indexes(catalog, table_key):
+    for build in wanted_indexes(catalog, table_key, table):
         found = known.get(build.name)
         covered = frozenset[int]() if found is None else found.fragment_ids
         yield IndexStatus(

@@ -19,6 +19,7 @@ from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
 from omnigraph.engine.query.search import TextIndex, TextIndexes
+from omnigraph.engine.query.search.best import ScoredTexts
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
@@ -173,7 +174,7 @@ class QueryContext:
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
-        self._text_scores: dict[tuple[TablePin, str, str], tuple[Positions, npt.NDArray[np.float64]]] = {}
+        self._text_scores: dict[tuple[TablePin, str, str], ScoredTexts] = {}
         # What counting found for every node at once, by the step that asked.
         self.whole_weights: dict[CountExpand, npt.NDArray[np.int64]] = {}
 
@@ -283,15 +284,33 @@ class QueryContext:
         """Return the words of a property of all entities."""
         return self.memory.texts.get(entities.image, name, self.limits.check)
 
-    def text_scores(self, entities: Entities, name: str, query: str) -> tuple[Positions, npt.NDArray[np.float64]]:
-        """Return the entities that have any of the words, by their codes, and the score of each; worked out once."""
+    def text_scores(
+        self,
+        entities: Entities,
+        name: str,
+        query: str,
+        *,
+        limit: int | None = None,
+        among: Positions | None = None,
+    ) -> tuple[Positions, npt.NDArray[np.float64]]:
+        """Return the entities that have any of the words, by ascending codes, and the score of each; worked out once.
+
+        Args:
+            entities: the table.
+            name: the property.
+            query: the words.
+            limit: how many of the best matter; others may be left out.
+            among: the codes that matter; others may be left out.
+        """
         key = (entities.table.pin, name, query)
         found = self._text_scores.get(key)
-        if found is None:
-            found = self.text_index(entities, name).scores(query)
-            self.limits.hold(found[0].nbytes + found[1].nbytes)
+        if found is None or not found.serves(limit, among):
+            index = self.text_index(entities, name)
+            codes, scores = index.scores(query) if limit is None else index.best(query, limit)
+            self.limits.hold(codes.nbytes + scores.nbytes)
+            found = ScoredTexts(codes=codes, scores=scores, limit=limit)
             self._text_scores[key] = found
-        return found
+        return found.codes, found.scores
 
     def _max_edits(self, predicate: TextMatch) -> int:
         given = 2 if predicate.max_edits is None else self.given(predicate.max_edits)

@@ -45,7 +45,8 @@ class QueryOptions:
             a query goes on working after a rename; ``commit`` by the schema of that state.
         nearest: ``auto`` searches vectors approximately where the schema has ``@index(ann)``, and exactly elsewhere;
             ``exact`` searches all of them exactly.
-        probes: how many partitions of an index an approximate search looks at; more of them miss fewer rows.
+        probes: how many partitions of an index an approximate search looks at; more of them miss fewer rows. None looks
+            at 32, and searches so few vectors exactly that comparing all of them takes no longer.
 
     Raises:
         UsageError: a value is of another type, or out of bounds.
@@ -61,7 +62,7 @@ class QueryOptions:
     max_hops: int = 32
     schema: SnapshotSchema = "current"
     nearest: NearestMode = "auto"
-    probes: int = 32
+    probes: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, _MODES)
@@ -70,7 +71,7 @@ class QueryOptions:
             check_whole(name, getattr(self, name), optional=True)
         check_choice("nearest", self.nearest, _NEAREST)
         check_whole("max_hops", self.max_hops, least=1)
-        check_whole("probes", self.probes, least=1)
+        check_whole("probes", self.probes, least=1, optional=True)
         object.__setattr__(self, "rules_off", frozenset(checked_names("rules_off", self.rules_off)))
         check_instance("cancel", self.cancel, threading.Event)
         check_flag("streams", self.streams)

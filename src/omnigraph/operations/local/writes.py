@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 _Done = TypeVar("_Done")
 
-# What building a projection takes of memory for each row, beyond what the rows themselves do; on the safe side.
-_BYTES_PER_ROW = 128
 # How often a write is made again for a schema that changed meanwhile.
 _ATTEMPTS = 32
 
@@ -231,7 +229,7 @@ def _with_projections(graph: OpenGraph, request: LoadRequest, done: LoadResult) 
     )
 
     settings = request.settings or LoadSettings()
-    bounds = ProjectionBounds(least_rows=least_rows, most_rows=settings.memory_bytes // _BYTES_PER_ROW)
+    bounds = ProjectionBounds(least_rows=least_rows, most_bytes=settings.memory_bytes)
     snapshot = graph.store.snapshot(BranchName.parse(request.branch))
     built = build_after_load(graph.catalog_at(snapshot), snapshot, filled, graph.store.tables, bounds)
     return replace(done, projections=built) if built else done

@@ -1,8 +1,9 @@
 """The keys of a table: from an id to the row that has it, without reading the column of ids.
 
-The projection has the hash of every id and the place of its row, sorted by hash. It is made of all rows that the files
-of a version hold, deleted ones too, so that it fits every version that lists these files, whatever was deleted before
-and after. A row that is found is therefore only a candidate: it counts when it is still there and has the id.
+The projection has the hash of every id, packed, and the place of its row, sorted by hash. It is made of all rows that
+the files of a version hold, deleted ones too, so that it fits every version that lists these files, whatever was
+deleted before and after. A row that is found is therefore only a candidate: it counts when it is still there and has
+the id.
 
 Fragments that are newer than every projection have segments of their own in memory; a version has as many as it needs
 to cover its fragments.
@@ -23,7 +24,8 @@ from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredFragment, CoveredTable
 from omnigraph.store.projections.hashes import REVISION, Hashes, hash_texts
 from omnigraph.store.projections.kinds import KEYS
-from omnigraph.store.projections.segments import KeySegment, Places, segment_of
+from omnigraph.store.projections.packing import NAMES, PackedHashes
+from omnigraph.store.projections.segments import KeySegment, Places, plain_hashes, segment_of
 from omnigraph.store.tables.pinned import KEY, PinnedTable
 from omnigraph.store.tables.pins import FragmentRef
 
@@ -31,14 +33,17 @@ Check = Callable[[int], None]
 # The ids of the rows of a fragment, and the rows' offsets in it.
 FragmentIds = tuple[pa.Array | pa.ChunkedArray, npt.NDArray[np.uint32]]
 
-_HASHES, _PLACES, _HASH = "hashes", "places", "hash"
-# What a row takes while its segment is made.
-_BYTES_PER_ROW = 40
+_PLACES, _HASH, _FORM = "places", "hash", "form"
+# Files of another form are as if they were not there.
+_PACKED = 2
+# What a row takes while its segment is made: its hash, its place in order, its hash in order, and its place as stored.
+BYTES_PER_ROW = 32
 # More rows than that with one hash are somebody's mischief; their ids are looked for in another way.
 _MOST_ALIKE = 64
 # So many projections are put together for a version; a further one hardly ever covers more.
 _MOST_PROJECTIONS = 4
 _READ_AHEAD = 64 << 20
+_MOST_ROWS = 64_000_000
 
 
 @record
@@ -137,24 +142,20 @@ class KeyIndex:
         It finds what :meth:`find` does, without the arrays that many hashes are worth.
         """
         found = []
-        asked = np.uint64(wanted)
         for segment, starts, indexes in self._parts:
-            at = int(segment.hashes.searchsorted(asked))
-            while at < len(segment.hashes) and segment.hashes[at] == asked:
+            for at in range(*segment.run_of(wanted)):
                 place = int(segment.places[at])
                 owner = int(starts.searchsorted(place, side="right")) - 1
                 if indexes[owner] >= 0:
                     found.append((int(indexes[owner]), place - int(starts[owner])))
                     if len(found) > _MOST_ALIKE:
                         return None
-                at += 1
         return found
 
     def _find_in(
         self, segment: KeySegment, starts: Places, indexes: Places, hashes: Hashes
     ) -> tuple[Places, Places, Places]:
-        low = np.searchsorted(segment.hashes, hashes, side="left")
-        counts = np.searchsorted(segment.hashes, hashes, side="right") - low
+        low, counts = segment.runs_of(hashes)
         total = int(counts.sum())
         if not total:
             return _NOTHING
@@ -212,11 +213,16 @@ def _projected(table: PinnedTable, found: Sequence[Projection]) -> list[KeySegme
         fragments = projection.tables[0].fragments
         fitting = {known.files for known in fragments if _fits(known, by_files)}
         arrays = projection.load() if fitting else None
-        if arrays is None or not {_HASHES, _PLACES} <= arrays.keys():
+        if arrays is None or not {*NAMES, _PLACES} <= arrays.keys():
             continue
         is_mapped = projection.private_bytes == 0
         segments.append(
-            KeySegment(fragments=fragments, hashes=arrays[_HASHES], places=arrays[_PLACES], is_mapped=is_mapped)
+            KeySegment(
+                fragments=fragments,
+                hashes=PackedHashes.unpack(arrays),
+                places=arrays[_PLACES],
+                is_mapped=is_mapped,
+            )
         )
         # The next one is worth its memory only for what this one has not.
         by_files = {files: item for files, item in by_files.items() if files not in fitting}
@@ -266,7 +272,16 @@ def extend(table: PinnedTable, index: KeyIndex, ids: Mapping[int, FragmentIds]) 
 
 def is_usable(facts: Mapping[str, Any]) -> bool:
     """Whether a stored projection has the hashes that this version of the program looks for."""
-    return facts.get(_HASH) == REVISION
+    return facts.get(_HASH) == REVISION and facts.get(_FORM) == _PACKED
+
+
+def is_found_by_keys(table: PinnedTable) -> bool:
+    """Whether ids are found by keys at all times, so that nothing is gained by an index on them.
+
+    Files of an object store may not be on this machine, and a write does not wait for them. Keys of very many rows take
+    more memory to make than maintenance should.
+    """
+    return table.datasets.storage.is_local and table.row_count <= _MOST_ROWS
 
 
 def needs_keys(table: PinnedTable) -> bool:
@@ -292,7 +307,7 @@ def build_keys(table: PinnedTable, check: Check | None = None, ids: pa.ChunkedAr
     )
     count = sum(fragment.row_count for fragment in fragments)
     if check is not None:
-        check(_BYTES_PER_ROW * count)
+        check(BYTES_PER_ROW * count)
     hashes = np.empty(count, dtype=np.uint64)
     at = 0
     for texts in _all_ids(table) if ids is None or len(ids) != count else ids.chunks:
@@ -304,13 +319,13 @@ def build_keys(table: PinnedTable, check: Check | None = None, ids: pa.ChunkedAr
             check(0)
     if at != count:
         return None
-    segment = segment_of(fragments, hashes, np.arange(count, dtype=np.int64))
+    segment = segment_of(fragments, hashes)
     return table.datasets.projections.save(
         KEYS,
         "",
         [CoveredTable(location=table.pin.location, fragments=fragments)],
-        {_HASHES: segment.hashes, _PLACES: segment.places},
-        {_HASH: REVISION, "rows": count},
+        {**PackedHashes.of(plain_hashes(segment)).pack(), _PLACES: segment.places},
+        {_HASH: REVISION, _FORM: _PACKED, "rows": count},
     )
 
 

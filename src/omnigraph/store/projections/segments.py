@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.errors import InternalError
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.projections.format import CoveredFragment
 from omnigraph.store.projections.hashes import Hashes
+from omnigraph.store.projections.packing import PackedHashes
 
 if TYPE_CHECKING:
     from omnigraph.store.projections.keys import KeyIndex
@@ -40,13 +42,13 @@ class KeySegment:
 
     Args:
         fragments: the fragments; with a deletion file, rows that it names are left out.
-        hashes: the hashes of the ids, ascending.
+        hashes: the hashes of the ids, ascending; packed where they come from a file.
         places: for each of them its row, counted over the rows of all fragments in order.
         is_mapped: whether the arrays are part of a file, and take no memory of this process.
     """
 
     fragments: tuple[CoveredFragment, ...]
-    hashes: Hashes
+    hashes: Hashes | PackedHashes
     places: npt.NDArray[np.unsignedinteger]
     is_mapped: bool = False
 
@@ -55,6 +57,20 @@ class KeySegment:
         """The place of the first row of each fragment, and behind the last the count of all."""
         return np.cumsum([0, *(fragment.row_count for fragment in self.fragments)], dtype=np.int64)
 
+    def run_of(self, wanted: int) -> tuple[int, int]:
+        """Return from where to where the rows stand whose ids may have a hash."""
+        if isinstance(self.hashes, PackedHashes):
+            return self.hashes.run_of(wanted)
+        asked = np.uint64(wanted)
+        return int(self.hashes.searchsorted(asked)), int(self.hashes.searchsorted(asked, side="right"))
+
+    def runs_of(self, wanted: Hashes) -> tuple[Places, Places]:
+        """Return for each of some hashes where the rows begin whose ids may have it, and how many they are."""
+        if isinstance(self.hashes, PackedHashes):
+            return self.hashes.runs_of(wanted)
+        low = np.searchsorted(self.hashes, wanted, side="left")
+        return low, np.searchsorted(self.hashes, wanted, side="right") - low
+
     @property
     def size_bytes(self) -> int:
         """What the segment takes of this process's memory."""
@@ -62,18 +78,33 @@ class KeySegment:
         return arrays_bytes + _FRAGMENT_BYTES * len(self.fragments)
 
 
-def segment_of(fragments: Sequence[CoveredFragment], hashes: Hashes, places: Places) -> KeySegment:
-    """Return the segment of rows in any order; it is the same whoever makes it."""
-    order = np.argsort(hashes, kind="stable")
+def segment_of(fragments: Sequence[CoveredFragment], hashes: Hashes, places: Places | None = None) -> KeySegment:
+    """Return the segment of rows in any order, the same whoever makes it; without places, of all rows in theirs."""
+    order = np.argsort(hashes)
+    in_turn = hashes[order]
+    if (in_turn[1:] == in_turn[:-1]).any():
+        # Only where hashes are equal does the order depend on how they are sorted; a stable sort takes twice as long.
+        order = np.argsort(hashes, kind="stable")
     count = sum(fragment.row_count for fragment in fragments)
     width = np.uint32 if count < 1 << 32 else np.uint64
-    return KeySegment(fragments=tuple(fragments), hashes=hashes[order], places=places[order].astype(width))
+    in_order = order if places is None else places[order]
+    sorted_places: npt.NDArray[np.unsignedinteger] = in_order.astype(width)
+    return KeySegment(fragments=tuple(fragments), hashes=in_turn, places=sorted_places)
+
+
+def plain_hashes(segment: KeySegment) -> Hashes:
+    """Return the hashes of a segment in memory."""
+    if isinstance(segment.hashes, PackedHashes):
+        raise InternalError("a segment of a file is not one of those in memory")
+    return segment.hashes
 
 
 def _merged(one: KeySegment, other: KeySegment) -> KeySegment:
     behind = one.places.astype(np.int64), other.places.astype(np.int64) + one.starts[-1]
     return segment_of(
-        (*one.fragments, *other.fragments), np.concatenate([one.hashes, other.hashes]), np.concatenate(behind)
+        (*one.fragments, *other.fragments),
+        np.concatenate([plain_hashes(one), plain_hashes(other)]),
+        np.concatenate(behind),
     )
 
 
@@ -88,7 +119,7 @@ def _narrowed(segment: KeySegment, files: Collection[tuple[str, ...]]) -> KeySeg
     owners, places = owners[kept], places[kept]
     return segment_of(
         [fragment for fragment, keep in zip(segment.fragments, keeps, strict=True) if keep],
-        segment.hashes[kept],
+        plain_hashes(segment)[kept],
         places - segment.starts[owners] + new_starts[owners],
     )
 

@@ -11,11 +11,14 @@ from tests.auditor import audit
 from tests.crash.later import Torn, later_world, tear_at, watch_for_hours
 from tests.session_graph import create_graph, open_session, read_graph
 
+from omnigraph.catalog import arrow
 from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
 from omnigraph.runtime import Runtime
+from omnigraph.store.location import Storage
+from omnigraph.store.projections import keys
 from omnigraph.store.staging import IndexBuild, indexes
 from omnigraph.store.staging.indexes import segments_of
 from omnigraph.txn.changes import IndexBuilds, TableSteps
@@ -56,7 +59,7 @@ def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session
     before = read_graph(session)
     done = person(session.optimize())
     assert (done.fragments_before, done.fragments_after, done.fragments_removed) == (6, 1, 6)
-    assert {index.column for index in done.indexes if index.action == "built"} == {"id", "name", "bio", "age"}
+    assert {index.column for index in done.indexes if index.action == "built"} == {"name", "bio", "age"}
     assert {index.kind for index in done.indexes} == {"btree"}
     assert done.to_json()["pending_indexes"] == []
     fragments, covered = coverage(session)
@@ -120,24 +123,57 @@ def test_indexes_that_no_query_asks_are_removed_in_the_commit_that_does_the_rest
     named_by_others = IndexBuild(column="bio", kind="fulltext", name="bio_words")
     session.mutate('query v() { insert Person { name: "v", face: [1, 2] } }')
     vectors = IndexBuild(column="face", kind="vector", name=f"og_p{numbers['face']}_vector")
-    _build(session, words, vectors, named_by_others)
+    ids = IndexBuild(column="id", kind="btree", name="og_id_btree")
+    _build(session, words, vectors, named_by_others, ids)
     before = read_graph(session)
     done = session.optimize()
     assert len(done.commits) == 1
     removed = [(index.name, index.column, index.kind) for index in person(done).indexes if index.action == "removed"]
-    assert removed == [(words.name, "bio", "fulltext"), (vectors.name, "face", "vector")]
-    assert "removed 2 unused indexes on bio, face" in str(person(done))
+    assert sorted(removed) == sorted(
+        [(words.name, "bio", "fulltext"), (vectors.name, "face", "vector"), (ids.name, "id", "btree")]
+    )
+    assert "removed 3 unused indexes on " in str(person(done))
     assert {"name": words.name, "property": "bio", "kind": "fulltext", "action": "removed"} in person(done).to_json()[
         "indexes"
     ]
     assert {index.name for index in session.snapshot().table("node:Person").indexes()} == {
-        "og_id_btree",
         *(f"og_p{numbers[name]}_btree" for name in ("name", "bio", "age")),
         named_by_others.name,
     }
     assert coverage(session)[0] == 1
     assert read_graph(session) == before
     assert session.optimize().commits == ()
+
+
+def test_ids_have_an_index_where_keys_do_not_find_them_at_all_times(session, monkeypatch):
+    catalog, table = session.catalog(), session.snapshot().table("node:Person")
+    assert "id" not in {build.column for build in wanted_indexes(catalog, "node:Person", table)}
+    with monkeypatch.context() as patched:
+        patched.setattr(keys, "_MOST_ROWS", 5)
+        assert "id" in {build.column for build in wanted_indexes(catalog, "node:Person", table)}
+        assert "id" in {index.column for index in person(session.optimize()).indexes if index.action == "built"}
+        assert session.optimize().commits == ()
+    assert [index.column for index in person(session.optimize()).indexes if index.action == "removed"] == ["id"]
+    monkeypatch.setattr(Storage, "is_local", property(lambda _: False))
+    assert "id" in {build.column for build in wanted_indexes(catalog, "node:Person", table)}
+
+
+def test_tables_of_edges_whose_ids_are_not_compressed_go_on(tmp_path, monkeypatch):
+    add = "query k($a: String, $b: String) { insert Knows { from: $a, to: $b } }"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(arrow, "_MADE_UP", {})
+        create_graph(tmp_path / "old", SCHEMA)
+        with open_session(tmp_path / "old") as session:
+            for number in range(3):
+                session.mutate(ADD, {"n": f"p{number}", "b": "x"})
+            session.mutate(add, {"a": "p0", "b": "p1"})
+    with open_session(tmp_path / "old") as session:
+        session.mutate(add, {"a": "p1", "b": "p2"})
+        assert session.optimize().commits
+        session.mutate(add, {"a": "p2", "b": "p0"})
+        rows = session.snapshot().table("edge:Knows").read(["src", "dst"])
+        assert sorted(zip(*rows.to_pydict().values(), strict=True)) == [("p0", "p1"), ("p1", "p2"), ("p2", "p0")]
+    assert audit(str(tmp_path / "old"), edges={"edge:Knows": "node:Person"}) == []
 
 
 def test_unused_indexes_go_even_when_there_is_nothing_else_to_do(session):
@@ -309,7 +345,7 @@ def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_aga
     snapshot, runner = session.snapshot(), LocalRunner(session.store.storage, 1)
     table = snapshot.table("node:Person")
     plan = plan_table_indexes(
-        "node:Person", table, wanted_indexes(session.catalog(), "node:Person"), group_rows=1 << 20
+        "node:Person", table, wanted_indexes(session.catalog(), "node:Person", table), group_rows=1 << 20
     )
     (built,) = runner.build([plan.job])
     step = segments_of(table, built, built_on=table.pin.version)

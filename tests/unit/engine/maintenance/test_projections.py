@@ -15,6 +15,7 @@ from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 from tests.unit.engine.maintenance.fake_projections import FakeBuilders
 
 from omnigraph.engine.load import Source
+from omnigraph.engine.maintenance import projections
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.building import ProjectionBounds, stopping
 from omnigraph.engine.maintenance.optimize import Optimization
@@ -137,6 +138,18 @@ def test_a_base_is_built_anew_when_more_than_a_tenth_has_changed(session, fake):
     session.mutate(ADD, {"n": "new3", "b": "x"})
     optimize_flat(session)
     assert [one for one in fake.built if one[2] > 1] == [("keys", "", 23), ("text", "bio", 23)]
+
+
+def test_keys_are_built_anew_when_more_rows_lie_outside_than_anybody_reads_for_themselves(session, fake, monkeypatch):
+    session.optimize()
+    fake.built.clear()
+    monkeypatch.setattr(projections, "KEYS_ROWS", 1)
+    session.mutate(ADD, {"n": "new1", "b": "x"})
+    optimize_flat(session)
+    assert fake.built == []
+    session.mutate(ADD, {"n": "new2", "b": "x"})
+    optimize_flat(session)
+    assert fake.built == [("keys", "", 22)]
 
 
 def optimize_flat(session):

@@ -139,9 +139,10 @@ def _ranked_ids(context: QueryContext, step: Scan, entities: Entities) -> RowIds
     if leading is None or leading.ranking.variable != step.variable:
         return None
     query = str(context.given(leading.ranking.query))
-    codes, scores = context.text_scores(entities, leading.ranking.field.property, query)
-    if leading.limit is not None and not step.filters:
-        best = rank_order(scores, codes, entities.id_ranks, limit=leading.limit, is_descending=True)
+    limit = None if step.filters else leading.limit
+    codes, scores = context.text_scores(entities, leading.ranking.field.property, query, limit=limit)
+    if limit is not None:
+        best = rank_order(scores, codes, entities.id_ranks, limit=limit, is_descending=True)
         codes = np.sort(codes[best])
     return entities.row_ids_of(codes)
 

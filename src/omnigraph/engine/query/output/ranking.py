@@ -36,6 +36,8 @@ Scores = npt.NDArray[np.float64]
 Embedded = tuple[str, int, str | None]
 
 _DEFAULT_K = 60
+# So small a share of all entities is looked for one by one.
+_FEW_SHARE = 16
 
 
 @record
@@ -214,7 +216,7 @@ def _ranked_entities(
             found = [
                 (start + one, score)
                 for part, start, inner in entities.by_part(codes)
-                for one, score in [_scored(context, ranking.field.property, given, part, inner)]
+                for one, score in [_scored(context, ranking.field.property, given, part, inner, limit)]
             ]
             return _best(found, entities, limit=limit, is_descending=True)
         case RrfRanking():
@@ -287,15 +289,20 @@ def _nearest_exactly(
 
 
 def _scored(
-    context: QueryContext, name: str, given: RankingInput, entities: Entities, codes: Positions
+    context: QueryContext, name: str, given: RankingInput, entities: Entities, codes: Positions, limit: int | None
 ) -> tuple[Positions, Scores]:
-    matched, scores = context.text_scores(entities, name, given.queries[0])
     if len(codes) == entities.image.row_count:
-        return matched, scores
+        return context.text_scores(entities, name, given.queries[0], limit=limit)
+    matched, scores = context.text_scores(entities, name, given.queries[0], among=codes)
+    if len(codes) * _FEW_SHARE < entities.image.row_count:
+        at = np.searchsorted(matched, codes)
+        at[at == len(matched)] = 0
+        kept = at[matched[at] == codes] if len(matched) else at[:0]
+        return matched[kept], scores[kept]
     inside = np.zeros(entities.image.row_count, dtype=np.bool_)
     inside[codes] = True
-    kept = inside[matched]
-    return matched[kept], scores[kept]
+    is_kept = inside[matched]
+    return matched[is_kept], scores[is_kept]
 
 
 def _best(

@@ -30,6 +30,10 @@ _FEW_ROWS = 2048
 # Candidates that an index is asked for at the most; beyond that an exact search takes less.
 _MOST_CANDIDATES = 8192
 _INDEX_KIND = "IVF_SQ"
+# Partitions that are searched unless a read says how many.
+_PROBES = 32
+# So many numbers are compared sooner than an index is asked: 130,000 vectors of 128.
+_FEW_NUMBERS = 1 << 24
 
 
 @record
@@ -131,7 +135,7 @@ class ApproximateSearch:
             index=None if index is None else index.name,
             covered_rows=sum(item.row_count for item in table.fragments if item.metadata.id in covered),
             rows=table.row_count,
-            probes=self._options.probes if partitions is None else min(self._options.probes, partitions),
+            probes=self._probes if partitions is None else min(self._probes, partitions),
             partitions=partitions,
             exact_because=reason,
         )
@@ -189,7 +193,7 @@ class ApproximateSearch:
             "column": self._prop,
             "q": np.asarray(query, dtype=np.float32),
             "k": count,
-            "nprobes": self._options.probes,
+            "nprobes": self._probes,
             "metric": "l2",
         }
         return self._entities.table.read([ROW_ID, self._prop], search=Search(nearest=asked))
@@ -200,7 +204,20 @@ class ApproximateSearch:
             return "the read asks for it"
         if not self._entities.table.pushes_predicates:
             return "the state is read under the names of another schema"
+        if self._options.probes is None and self._number_count <= _FEW_NUMBERS:
+            return "there are few vectors, which are compared as quickly"
         return "there is no index yet, which optimize builds" if index is None else None
+
+    @property
+    def _probes(self) -> int:
+        return _PROBES if self._options.probes is None else self._options.probes
+
+    @property
+    def _number_count(self) -> int:
+        """How many numbers an exact search looks at."""
+        found = self._entities.owner.get(self._prop)
+        dimension = 0 if found is None else found.type.dimension or 0
+        return self._entities.table.row_count * dimension
 
     def _index(self) -> TableIndex | None:
         """Return the index, if it covers some row of this version."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.engine.query.search.analysis import analyse
+from omnigraph.engine.query.search.best import FEW_ROWS, FEW_SHARE, BoundedTerm, reaching, tried_rows
 from omnigraph.engine.query.search.places import Moves
-from omnigraph.engine.query.search.postings import Check, Postings, postings_of
+from omnigraph.engine.query.search.postings import Check, Places, Postings, postings_of
 from omnigraph.records import record
 from omnigraph.store.projections.files import Projection
 from omnigraph.store.projections.format import CoveredFragment
@@ -26,15 +28,7 @@ Scores = npt.NDArray[np.float64]
 # Sorting so few hits beats an array with a slot for every row.
 _SPARSE_SHARE = 16
 _SUMMED_SHARE = 2
-
-
-@record
-class Hits:
-    """The rows of one part that hold a term, how often each does, and how many terms each has."""
-
-    codes: Codes
-    counts: npt.NDArray[Any]
-    lengths: npt.NDArray[Any]
+_NO_PLACES: Places = np.zeros(0, dtype=np.uint32)
 
 
 @record
@@ -60,6 +54,51 @@ class IndexPart:
         """What they take in the memory of this process."""
         arrays = self.postings.size_bytes if self.projection is None else self.projection.private_bytes
         return arrays + self.postings.made_bytes
+
+
+class Hits:
+    """The rows of one part that hold a term, how often each does, and how many terms each has.
+
+    Args:
+        places: their places in the part, ascending.
+        counts: how often each holds the term.
+        part: the part.
+        moves: where its places are in the version.
+    """
+
+    def __init__(self, places: Places, counts: npt.NDArray[Any], part: IndexPart, moves: Moves) -> None:
+        self.places = places
+        self.counts = counts
+        self.part = part
+        self._moves = moves
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The codes of the rows; negative for rows that are gone."""
+        return self._moves.find_ascending(self.places, self.part.start)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[Any]:
+        """How many terms each row has."""
+        return self.part.postings.lengths.take(self.places)
+
+    def positions_of(self, places: Places) -> tuple[Codes, Codes]:
+        """Return which of these places hold the term, and at which positions among those that do."""
+        at = np.searchsorted(self.places, places)
+        at[at == len(self)] = 0
+        wanted = np.flatnonzero(self.places[at] == places)
+        return wanted, at[wanted]
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> Hits:
+        """Return some of the rows."""
+        return Hits(self.places[is_kept], self.counts[is_kept], self.part, self._moves)
+
+
+# By term the rows that hold it, part by part, and its rarity.
+RankedTerms = Mapping[str, tuple[Sequence[Hits], float]]
 
 
 class TextIndex:
@@ -121,16 +160,73 @@ class TextIndex:
         ``ln(1 + (N - n + 0.5) / (n + 0.5)) * f * (k1 + 1) / (f + k1 * (1 - b + b * d / m))``, k1 = 1.2 and b = 0.75.
         """
         codes, scores = list[Codes](), list[Scores]()
-        # A fixed order of terms makes every sum the same number, whatever the parts are.
+        for found, rarity in self._ranked_terms(query).values():
+            for hits in found:
+                codes.append(hits.codes)
+                scores.append(self.score(rarity, hits.counts.astype(np.float64), hits.lengths))
+        return self._summed(codes, scores)
+
+    def best(self, query: str, limit: int) -> tuple[Codes, Scores]:
+        """Return what :meth:`scores` does of the rows that score as much as the ``limit``-th best, or of more rows."""
+        terms = self._ranked_terms(query)
+        hit_count = sum(len(hits) for found, _ in terms.values() for hits in found)
+        if not 0 < limit <= hit_count // FEW_SHARE or hit_count <= FEW_ROWS:
+            return self.scores(query)
+        bounded = [self._bounded(terms, part) for part in self.parts]
+        tried = [tried_rows(each, limit) if each else _NO_PLACES for each in bounded]
+        _, scores = self._exact(terms, tried)
+        if len(scores) < limit:
+            return self.scores(query)
+        floor = _at_least(scores, limit)
+        codes, scores = self._exact(terms, [reaching(each, floor) if each else _NO_PLACES for each in bounded])
+        is_best = scores >= _at_least(scores, limit)
+        return codes[is_best], scores[is_best]
+
+    def score(self, rarity: float, counts: Scores, lengths: npt.NDArray[Any]) -> Scores:
+        """Return what a term adds to the scores of rows that hold it so often and have so many terms."""
+        mean = float(self.term_count) / self.text_count
+        damping = K1 * (1 - B + B * lengths.astype(np.float64) / mean)
+        return np.asarray(rarity * (counts * (K1 + 1) / (counts + damping)))
+
+    def _ranked_terms(self, query: str) -> RankedTerms:
+        """Return the rows and the rarity of the terms of a query that any row holds.
+
+        The order of terms is fixed, so that every sum is the same number, whatever the parts are.
+        """
+        terms: dict[str, tuple[list[Hits], float]] = {}
         for term in sorted(frozenset(analyse(query))):
             found = self._find(term)
-            holding = sum(len(hits.codes) for hits in found)
-            rarity = float(np.log1p((self.text_count - holding + 0.5) / (holding + 0.5)))
-            for hits in found:
-                counts = hits.counts.astype(np.float64)
-                codes.append(hits.codes)
-                scores.append(rarity * (counts * (K1 + 1) / (counts + self._damping(hits.lengths))))
-        return self._summed(codes, scores)
+            holding = sum(map(len, found))
+            if holding:
+                terms[term] = found, float(np.log1p((self.text_count - holding + 0.5) / (holding + 0.5)))
+        return terms
+
+    def _bounded(self, terms: RankedTerms, part: IndexPart) -> list[BoundedTerm]:
+        return [
+            BoundedTerm.of(part.postings.classes(term), rarity, self)
+            for term, (found, rarity) in terms.items()
+            if any(hits.part is part for hits in found)
+        ]
+
+    def _exact(self, terms: RankedTerms, chosen: Sequence[Places]) -> tuple[Codes, Scores]:
+        """Return the ascending codes and the scores of rows by their places in each part; of none that is gone."""
+        every_code, every_score = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        for part, asked in zip(self.parts, chosen, strict=True):
+            codes = (part.moves or self.moves).find_ascending(asked, part.start)
+            is_live = codes >= 0
+            places, codes = asked[is_live], codes[is_live]
+            scores = np.zeros(len(places))
+            for found, rarity in terms.values():
+                for hits in found:
+                    if hits.part is part:
+                        wanted, at = hits.positions_of(places)
+                        counts, lengths = hits.counts[at].astype(np.float64), part.postings.lengths[places[wanted]]
+                        scores[wanted] += self.score(rarity, counts, lengths)
+            every_code.append(codes)
+            every_score.append(scores)
+        codes, scores = np.concatenate(every_code), np.concatenate(every_score)
+        order = np.argsort(codes, kind="stable")
+        return codes[order], scores[order]
 
     def _find(self, term: str) -> list[Hits]:
         """Return the rows that hold a term, part by part."""
@@ -139,20 +235,14 @@ class TextIndex:
             places, counts = part.postings.find(term)
             if not len(places):
                 continue
-            codes = (part.moves or self.moves).find_ascending(places, part.start)
-            lengths = part.postings.lengths[places]
+            hits = Hits(places, counts, part, part.moves or self.moves)
             if self._has_gone:
-                is_live = codes >= 0
+                is_live = hits.codes >= 0
                 if not is_live.all():
-                    codes, counts, lengths = codes[is_live], counts[is_live], lengths[is_live]
-            if len(codes):
-                found.append(Hits(codes=codes, counts=counts, lengths=lengths))
+                    hits = hits.keep(is_live)
+            if len(hits):
+                found.append(hits)
         return found
-
-    def _damping(self, lengths: npt.NDArray[Any]) -> Scores:
-        """Return what the length of rows that hold a term adds below the fraction of their score."""
-        mean = float(self.term_count) / self.text_count
-        return np.asarray(K1 * (1 - B + B * lengths.astype(np.float64) / mean))
 
     def _holding(self, terms: Iterable[str]) -> Codes:
         found = [hits.codes for term in terms for hits in self._find(term)]
@@ -194,3 +284,8 @@ class TextIndex:
         ranked = sorted(near, key=lambda found: (near[found], found))
         live = (found for found in ranked if self._find(found))
         return [found for found, _ in zip(live, range(MAX_EXPANSIONS), strict=False)]
+
+
+def _at_least(scores: Scores, limit: int) -> float:
+    """Return a score that ``limit`` of these reach."""
+    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.search.analysis import Spellings, Vocabulary, batches, term_occurrences
+from omnigraph.engine.query.search.classes import TermClasses, classes_of
 from omnigraph.engine.query.search.places import Moves
 from omnigraph.errors import InternalError
+from omnigraph.runtime import LRUCache
 
 Check = Callable[[int], None]
 Places = npt.NDArray[np.uint32]
@@ -33,6 +36,8 @@ _PLACE_BITS = 32
 _PLACE_MASK = (1 << _PLACE_BITS) - 1
 # A Python string beside its code points.
 _SPELLING_BYTES = 150
+# What rows by class may take in memory.
+_CLASSES_BYTES = 64 << 20
 # The length of a row that has no text.
 NO_TEXT = -1
 
@@ -134,7 +139,8 @@ class Postings:
     @property
     def made_bytes(self) -> int:
         """What was made from the arrays on first use."""
-        return _SPELLING_BYTES * self.vocabulary_size if "spellings" in self.__dict__ else 0
+        spellings_bytes = _SPELLING_BYTES * self.vocabulary_size if "spellings" in self.__dict__ else 0
+        return spellings_bytes + (self._known_classes.size if "_known_classes" in self.__dict__ else 0)
 
     @property
     def vocabulary_size(self) -> int:
@@ -159,6 +165,18 @@ class Postings:
             return self.places[:0], self.counts[:0]
         chosen = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
         return self.places[chosen], self.counts[chosen]
+
+    def classes(self, term: str) -> TermClasses:
+        """Return the rows that hold a term by class; those of terms that were asked for lately are kept."""
+        found = self._known_classes.get(term)
+        if found is None:
+            found = classes_of(*self.find(term), self.lengths)
+            self._known_classes.put(term, found)
+        return found
+
+    @cached_property
+    def _known_classes(self) -> LRUCache[str, TermClasses]:
+        return LRUCache(max_size=_CLASSES_BYTES, size_of=attrgetter("size_bytes"))
 
     def totals_without(self, gone: Numbers) -> tuple[int, int]:
         """Return how many texts there are, and how many terms they have, when the rows at some places are left out."""

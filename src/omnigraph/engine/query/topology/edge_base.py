@@ -191,7 +191,7 @@ class EdgeBase:
         """Keep a side in a file."""
         links = self.links(side)
         arrays = {
-            "offsets": links.links.offsets,
+            "offsets": links.links.offsets.astype(code_width(len(links.edges) + 1), copy=False),
             "targets": links.links.targets,
             "edges": links.edges,
             "repeats": links.repeats,
@@ -295,7 +295,8 @@ def _sorted(entries: Entries, counts: tuple[int, int], edge_count: int, *, is_sa
 
 def _unpacked(arrays: Arrays) -> BaseLinks:
     return BaseLinks(
-        links=Links(offsets=arrays["offsets"], targets=arrays["targets"]),
+        # Stored as narrow as they can be; sums of them need the room.
+        links=Links(offsets=arrays["offsets"].astype(np.int64, copy=False), targets=arrays["targets"]),
         edges=arrays["edges"],
         repeats=arrays["repeats"],
         loops=arrays["loops"],

@@ -7,6 +7,7 @@ import pytest
 
 import omnigraph
 from omnigraph import QueryOptions
+from omnigraph.engine.query.search import approximate
 from omnigraph.errors import UsageError
 
 SCHEMA = """
@@ -43,6 +44,12 @@ def rows(found):
 
 def searches(graph, body, query, **how):
     return graph.explain(body, {"q": query}, **how).to_json().get("searches", [])
+
+
+@pytest.fixture(autouse=True)
+def every_table_is_large(monkeypatch):
+    """These tables are so small that a read would search them exactly unless it names probes."""
+    monkeypatch.setattr(approximate, "_FEW_NUMBERS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +271,20 @@ def test_few_vectors_are_not_indexed(tmp_path, numbers):
         graph.load({"Doc": records(numbers[:500])})
         assert "pending" not in str(graph.optimize())
         assert searches(graph, TOP, QUERIES[0])[0]["index"] is None
+
+
+def test_few_vectors_are_searched_exactly_unless_a_read_names_probes(built, numbers, monkeypatch):
+    query = numbers[3].tolist()
+    monkeypatch.setattr(approximate, "_FEW_NUMBERS", ROWS * 8)
+    monkeypatch.setattr(approximate.ApproximateSearch, "_candidates", lambda *_: pytest.fail("an index was asked"))
+    [few] = searches(built, TOP, query, run=True)
+    assert (few["is_approximate"], few["exact_because"]) == (
+        False,
+        "there are few vectors, which are compared as quickly",
+    )
+    assert rows(built.query(TOP, {"q": query})) == rows(built.query(TOP, {"q": query}, options=EXACT))
+    [named] = searches(built, TOP, query, options=QueryOptions(probes=2))
+    assert (named["is_approximate"], named["probes"]) == (True, 2)
+    monkeypatch.setattr(approximate, "_FEW_NUMBERS", ROWS * 8 - 1)
+    [many] = searches(built, TOP, query)
+    assert many["is_approximate"]
