@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -36,9 +35,10 @@ from omnigraph.records import record
 from omnigraph.values.blobs import INLINE_BLOB, inline_text
 from omnigraph.values.counts import counted
 from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.temporal import PRECISION, check_precision, parse_date, parse_datetime
 
-_DECIMAL = re.compile(r"-?[0-9]+")
+_DECIMAL = late_pattern(r"-?[0-9]+")
 _MAX_DIGITS = 64
 _JAVASCRIPT_MAX = (1 << 53) - 1
 _EPOCH = date(1970, 1, 1)

@@ -59,8 +59,9 @@ class Rule(NamedTuple):
 class Tables(NamedTuple):
     """What a parser needs to know of its grammar.
 
-    A state is a number. ``shifts`` maps its terminals to the states they lead to, ``reductions`` its rules to the
-    set of terminals (``terminal_sets``) before which they apply, ``gotos`` what was recognised to the next state.
+    A state is a number below ``states``. ``shifts`` maps its terminals to the states they lead to, ``reductions`` its
+    rules to the set of terminals (``terminal_sets``) before which they apply, ``gotos`` what was recognised to the next
+    state.
     """
 
     grammar: str
@@ -68,9 +69,10 @@ class Tables(NamedTuple):
     ignored: Sequence[str]
     rules: Sequence[Rule]
     terminal_sets: Sequence[Sequence[str]]
-    shifts: Sequence[Mapping[str, int]]
-    reductions: Sequence[Sequence[tuple[int, int]]]
-    gotos: Sequence[Mapping[str, int]]
+    shifts: Mapping[int, Mapping[str, int]]
+    reductions: Mapping[int, Sequence[tuple[int, int]]]
+    gotos: Mapping[int, Mapping[str, int]]
+    states: int
     start: int
     end: int
 

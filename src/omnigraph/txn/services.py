@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import BadValue, GraphClosedError
+from omnigraph.records import record
 from omnigraph.runtime import Calls, Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
@@ -27,7 +28,7 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class GraphStores:
     """The stores of one open graph; every branch shares them, and so the session and handle cache inside."""
 

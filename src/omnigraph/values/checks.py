@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
+from omnigraph.values.patterns import late_pattern
 
 _SHOWN = 100
 # What every counter and size of this package fits into.
@@ -181,7 +182,7 @@ def unfit(what: str, value: object, expected: str, hint: str | None = None) -> U
     return UsageError(f"{what} must be {expected}, not {shown}", details=details, hint=hint)
 
 
-_SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = late_pattern(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -275,7 +275,7 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
         yield rows
 
 
-@dataclass(kw_only=True)
+@record(frozen=False)
 class _Job:
     """What is left to do once all rows are read.
 

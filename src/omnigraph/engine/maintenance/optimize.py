@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -164,7 +164,7 @@ class OptimizeResult(Printable):
             yield "no commit" if any(table.projections for table in self.tables) else "nothing to do"
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Work:
     """What was worked out for one table and waits to be published: steps upon ``base``, and what they lead to."""
 
@@ -177,7 +177,7 @@ class _Work:
     has_caught_up: bool = False
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Progress:
     """What has happened to a table so far."""
 

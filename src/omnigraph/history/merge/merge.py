@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -271,7 +270,7 @@ def preview_merge(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Merging:
     """A merge under way: where it goes, and the state of the source that was captured for it."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from omnigraph.lang.lalr import END, Lexer, Row, Tables, Terminal, Token, UnreadableText
+from omnigraph.values.patterns import late_pattern
 
 _SHAPES = ("VARIABLE", "NAME", "TYPE_NAME", "STRING", "FLOAT", "INTEGER", "ANNOTATION")
 # How the patterns of words end, and before which marks such a word is a name if a name may stand there.
@@ -18,7 +19,7 @@ _WORD_ENDS = {
     r"(?![A-Za-z0-9_]|\s*:)": ":",
     r"(?![A-Za-z0-9_]|\s*[:,{}|])": ":,{}|",
 }
-_LOOKING_AROUND = re.compile(r"\(\?(?:<=|!).*?\]\)")
+_LOOKING_AROUND = late_pattern(r"\(\?(?:<=|!).*?\]\)")
 _NAME, _MARK = "NAME", "MARK"
 
 

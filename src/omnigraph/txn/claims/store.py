@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import threading
 from typing import Literal
 
@@ -24,12 +23,13 @@ from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.stored_json import SealedCodec
 from omnigraph.values import Ulid
+from omnigraph.values.patterns import late_pattern
 
 _log = logging.getLogger(__name__)
 
 RECOVERY_PREFIX = "__recovery"
-_CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
-_TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
+_CLAIM = late_pattern(r"(?P<version>[0-9]+)\.json")
+_TAKEOVER = late_pattern(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
 
 
 class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,6 @@ is found by halving without a dictionary, and the arrays can be mapped from a fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.search.analysis import Spellings, Vocabulary, batches, term_occurrences
 from omnigraph.engine.query.search.places import Moves
 from omnigraph.errors import InternalError
+from omnigraph.records import record
 
 Check = Callable[[int], None]
 Places = npt.NDArray[np.uint32]
@@ -37,7 +37,7 @@ _SPELLING_BYTES = 150
 NO_TEXT = -1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@record(slots=False, eq=False, repr=False)
 class Postings:
     """Postings in CSR form: those of term ``t`` stand at ``offsets[t]:offsets[t + 1]`` of ``places`` and ``counts``.
 

@@ -6,8 +6,9 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
+
+from omnigraph.records import record
 
 
 class SupportsParts(Protocol):
@@ -21,7 +22,7 @@ class SupportsParts(Protocol):
 V = TypeVar("V", bound=SupportsParts)
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Key(Generic[V]):
     """Names a thing on the shelf, and tells the type checker which kind of thing that is."""
 

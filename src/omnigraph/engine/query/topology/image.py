@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -60,7 +60,7 @@ Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
+@record(eq=False, weakref_slot=True)
 class SegmentChunk:
     """One column of one segment."""
 
@@ -74,7 +74,7 @@ class SegmentChunk:
         return cls(arrays=tuple(whole.chunks), size_bytes=int(whole.nbytes))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@record(slots=False, eq=False)
 class FragmentSegment:
     """The live rows of one fragment.
 
