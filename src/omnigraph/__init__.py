@@ -110,6 +110,10 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module(f"{__name__}.{__homes__[name]}"), name)
         finally:
             if was_collecting:
+                if not gc.get_freeze_count():
+                    # Puts what is there among the old, as a collection would that found no garbage.
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -108,9 +108,29 @@ def test_loading_leaves_the_collector_as_it_was():
 import gc, omnigraph
 omnigraph.QueryOptions
 assert gc.isenabled()
+assert gc.get_freeze_count() == 0
 gc.disable()
 omnigraph.TxnSettings
 assert not gc.isenabled()
+gc.freeze()
+held = gc.get_freeze_count()
+gc.enable()
+omnigraph.PageLimits
+assert gc.get_freeze_count() == held and gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_what_was_loaded_is_not_looked_through_for_garbage(tmp_path):
+    code = """
+import gc, omnigraph
+looked_at = []
+gc.callbacks.append(lambda phase, told: phase == "start" and looked_at.append(len(gc.get_objects(told["generation"]))))
+omnigraph.Graph
+for _ in range(2_000):
+    [[]]
+held = [[] for _ in range(2_000)]
+assert looked_at and max(looked_at) < 10_000, looked_at
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
