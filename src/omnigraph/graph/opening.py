@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.client import ClientSettings, GraphAddress
 from omnigraph.engine.open_graph import OpenGraph, init_graph
-from omnigraph.engine.results.frames import library
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.arguments.values import NamedText
 from omnigraph.operations.local import LocalBackend
@@ -108,6 +107,8 @@ def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSett
         ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
         LibraryMissingError: httpx2 is not installed.
     """
+    from omnigraph.engine.results.frames import library  # noqa: PLC0415 - for graphs of servers
+
     library("httpx2", hint=INSTALL)
     from omnigraph.client._sync.backend import RemoteBackend  # noqa: PLC0415 - needs a library that few have
 

@@ -5,7 +5,6 @@ A value of another type is refused, not converted: ``True`` is not a number of t
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -171,6 +170,8 @@ def check_instance(what: str, value: object, kind: type | tuple[type, ...], *, o
 
 def meant(value: object, choices: Iterable[str]) -> str | None:
     """Return the hint that names the nearest of the words that are known, if one is near."""
+    import difflib  # noqa: PLC0415 - for mistakes
+
     near = difflib.get_close_matches(value[:_SHOWN].lower(), list(choices), n=1) if isinstance(value, str) else []
     return f"did you mean {near[0]!r}?" if near else None
 

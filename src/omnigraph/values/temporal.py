@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.values.patterns import late_pattern
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MS_PER_DAY = 86_400_000
 _MIN_DAYS, _MAX_DAYS = -(1 << 31), (1 << 31) - 1
@@ -93,6 +96,7 @@ def check_precision(instant_ms: Fraction, *, truncate: bool = False) -> int:
     Raises:
         ValueFormatError: it is finer, and ``truncate`` does not allow to cut it.
 
+    >>> from fractions import Fraction
     >>> check_precision(Fraction(-1, 1000), truncate=True)
     -1
     """

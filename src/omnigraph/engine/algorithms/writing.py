@@ -37,7 +37,7 @@ from omnigraph.records import record
 from omnigraph.runtime import counting, current_call, smallest
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId, check_text, meant

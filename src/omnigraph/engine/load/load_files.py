@@ -51,8 +51,8 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import counting, current_call
 from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.phases import refuse_repeated_batch
-from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices

@@ -48,7 +48,7 @@ from omnigraph.store.staging.steps import DetachedVersion, check_unmoved, detach
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableSteps
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole

@@ -26,7 +26,7 @@ from omnigraph.ir.model import MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, counting
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn

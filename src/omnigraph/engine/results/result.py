@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
+from omnigraph.engine.query.options import MAX_ENTITIES
 from omnigraph.engine.results import encodings
 from omnigraph.engine.results.encodings import CellLayout, Content, TextSink, host_rows
 from omnigraph.engine.results.info import ReadInfo, SupportsExplanation, WrittenProperty
-from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
+from omnigraph.engine.results.network import network_of_rows
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, MAX_ROWS, html_table, write_table
 from omnigraph.errors import BadValue, OmnigraphError, QueryCancelledError, ResultSpentError
 from omnigraph.runtime import Cost, Counters

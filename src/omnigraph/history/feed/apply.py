@@ -42,7 +42,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.manifest.rows import Commit, FeedMark
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId

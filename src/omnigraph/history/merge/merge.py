@@ -48,7 +48,7 @@ from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.manifest.sequences import joined
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
