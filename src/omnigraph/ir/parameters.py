@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
@@ -118,6 +117,8 @@ def _instant(value: datetime) -> int:
     # A timestamp of pandas is a datetime that has nanoseconds beside its microseconds.
     nanos = micros * 1000 + getattr(value, "nanosecond", 0)
     try:
+        from fractions import Fraction  # noqa: PLC0415 - few parameters need it
+
         return check_precision(Fraction(nanos, 1_000_000))
     except ValueFormatError as problem:
         raise Unfit(problem.message, hint=_CUT) from problem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
@@ -240,6 +239,8 @@ def quote_string(value: str) -> str:
 def nearest_name(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that ``name`` was probably meant to be, if any is close."""
     folded = {candidate.lower(): candidate for candidate in sorted(known)}
+    import difflib  # noqa: PLC0415 - for mistakes
+
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 

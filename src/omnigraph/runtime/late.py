@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, Self, TypeVar, overload
 
 T = TypeVar("T")
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without looking for garbage: they stay, and what a process holds besides takes long to go through.
+
+    What is there at the end counts as old, as if a collection had found no garbage in it.
+    """
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_collecting:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 class late_property(Generic[T]):  # noqa: N801 - it is used as property is
@@ -33,6 +53,7 @@ class late_property(Generic[T]):  # noqa: N801 - it is used as property is
         held = vars(owner)
         with self._lock:
             if self._name not in held:
-                held[self._name] = self._make(owner)
+                with loading():
+                    held[self._name] = self._make(owner)
             made: T = held[self._name]
         return made

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.branches.status import BranchStatus, ProtectedVersion
     from omnigraph.txn.branches.tags import Tag, Tags
     from omnigraph.txn.changes import TableRegister
+    from omnigraph.txn.manifest.lineage import CommitLine
     from omnigraph.txn.manifest.merged import MergeRecords
     from omnigraph.txn.proposals import ProposalEvents
     from omnigraph.txn.publish.writer import BranchWriter
@@ -321,6 +322,10 @@ class GraphStore:
             HistoryGoneError: that state was reclaimed.
         """
         return self.refs.snapshot_of(commit)
+
+    def line_of(self, snapshot: GraphSnapshot) -> CommitLine:
+        """Return the history that a state ends, by position."""
+        return self.refs.line_of(snapshot)
 
     def iter_commits(self, snapshot: GraphSnapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""

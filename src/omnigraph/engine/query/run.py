@@ -10,7 +10,6 @@ import pyarrow as pa
 from omnigraph.engine.query.context import LeadingRanking, MatchedRows, QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
-from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, ranked_table, resolve_ranking
 from omnigraph.engine.query.steps import QueryPlan
@@ -92,6 +91,8 @@ def _grouped(
 
 
 def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+    from omnigraph.engine.query.output.aggregates import aggregate  # noqa: PLC0415 - loaded for the reads that need it
+
     groups = aggregate(context, read, frames)
     table = pa.Table.from_arrays(groups.columns, schema=result_schema(read))
     return table.take(pa.array(order_table(read, table))).combine_chunks()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
-from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
 from omnigraph.engine.query.explain import Explanation, Trace, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
@@ -31,6 +30,9 @@ from omnigraph.runtime import Counters, LRUCache, Runtime, counting, counting_ea
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.engine.past import PastState
 
 _PLANS = 256
 _PAST_CATALOGS = 16
@@ -84,6 +86,8 @@ class PreparedRead:
     @property
     def is_renamed(self) -> bool:
         """Whether it reads an earlier state under names that the state itself may not have."""
+        from omnigraph.engine.past import PastState  # noqa: PLC0415 - most reads are of the newest state
+
         return isinstance(self.context.snapshot, PastState)
 
 
@@ -201,7 +205,7 @@ class QueryRunner:
             with counting(counters):
                 overlaid = pending.overlay(read)
             state, row_counts, memory = overlaid, overlaid.row_counts, overlaid.memory(memory)
-        versions: SupportsVersions = EntityVersions(self._store.refs, snapshot, self.memory.versions)
+        versions: SupportsVersions = EntityVersions(self._store, snapshot, self.memory.versions)
         if past is not None:
             # Columns of one version have other names here than for reads that use the schema of that state.
             state, row_counts, memory = past, past.row_counts, ReadMemory.empty(memory.engines)
@@ -254,6 +258,8 @@ class QueryRunner:
         Raises:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
+        from omnigraph.engine.past import past_catalog, past_state  # noqa: PLC0415 - most reads are of the newest state
+
         name = BranchName.parse(branch)
         found = self._store.refs.resolve_ref(at, name)
         try:
