@@ -265,6 +265,17 @@ def _send(one: Any, _: Any) -> Any:
     return asdict(copy.deepcopy(one))
 
 
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [((1,), {}), ((1, [2]), {"third": "u"}), ((1, [2], "u"), {"fourth": 9}), ((1, 2, 3, 4), {}), ((1,), {"first": 2})],
+)
+def test_parts_with_an_order_are_given_by_it(args: tuple[Any, ...], given: dict[str, Any]) -> None:
+    # The first values of a class are made in another way than those after them.
+    made, expected = _worded(record(kw_only=False)), _worded(dataclass(frozen=True, slots=True))
+    told = [_outcome(lambda one, _: asdict(one(*args, **given)), cls, None) for cls in (*([made] * 40), expected)]
+    assert told == [told[-1]] * 41
+
+
 def test_the_parts_of_a_class_that_stays_as_it_is_have_their_defaults() -> None:
     @record(slots=False)
     class Loose:

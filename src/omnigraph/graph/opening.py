@@ -68,7 +68,9 @@ def open_local(
 ) -> Backend:
     """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
     asks, decides = _actor(actor), _policy(policy)
-    backend: Backend = LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
+    opened = OpenGraph.open(Storage.open(uri, options), mode=mode, **how)
+    opened.load_reading()
+    backend: Backend = LocalBackend(opened, mode)
     return _authorized(backend, decides, asks)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
+
+from omnigraph.records import record
 
 END = "$END"
 # Far above what brackets may nest; only rows of signs or of ``not`` get there.
@@ -32,7 +34,8 @@ class Token(str):
         return token
 
 
-class Terminal(NamedTuple):
+@record(kw_only=False)
+class Terminal:
     """A terminal of a grammar; ``text`` is what it matches if that is one fixed text, ``pattern`` its regex."""
 
     name: str
@@ -41,7 +44,8 @@ class Terminal(NamedTuple):
     priority: int
 
 
-class Rule(NamedTuple):
+@record(kw_only=False)
+class Rule:
     """A production: how many symbols it takes, and what becomes of their values.
 
     ``method`` is the builder's method for it, None for a rule that only gathers. ``kept`` names the children by
@@ -56,7 +60,8 @@ class Rule(NamedTuple):
     is_inline: bool
 
 
-class Tables(NamedTuple):
+@record(kw_only=False)
+class Tables:
     """What a parser needs to know of its grammar.
 
     A state is a number below ``states``. ``shifts`` maps its terminals to the states they lead to, ``reductions`` its
@@ -122,7 +127,8 @@ class TooDeep(Exception):  # noqa: N818 - see above
         self.limit = limit
 
 
-class Scan(NamedTuple):
+@record(kw_only=False)
+class Scan:
     """A text that may end anywhere: its tokens, and the terminals that can follow; none behind an error."""
 
     tokens: tuple[Token, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
 from omnigraph.lang.lalr import END, Lexer, Parser, Scan, Tables, Token, TooDeep, UnexpectedToken, UnreadableText
@@ -60,7 +60,8 @@ class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never
         self.error = error
 
 
-class TokenGroup(NamedTuple):
+@record(kw_only=False)
+class TokenGroup:
     """Tokens that share one word in an error where at least ``least`` of them may stand.
 
     ``is_guessed`` says whether a misspelling of one of them deserves a suggestion.

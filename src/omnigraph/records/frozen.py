@@ -165,8 +165,13 @@ class _Parts:
         """Per part its name, its default, what makes its default, and whether it can be given."""
         return [(one.name, one.default, one.default_factory, one.init) for one in self.every.values()]
 
-    def fill(self, value: object, given: dict[str, Any]) -> bool:
+    def fill(self, value: object, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
         """Give a new value its parts; whether the arguments are all of those it needs, and no other."""
+        if args:
+            names = self.placed()[: len(args)]
+            if len(names) < len(args) or not given.keys().isdisjoint(names):
+                return False
+            given = dict(zip(names, args, strict=True)) | given
         put, unused = object.__setattr__, len(given)
         for name, default, make, is_argument in self._filling:
             if is_argument and name in given:
@@ -316,7 +321,7 @@ def _first_init(parts: _Parts) -> Callable[..., None]:
     def init(self: object, *args: Any, **values: Any) -> None:
         nonlocal made
         made += 1
-        if args or made > _FEW or not parts.fill(self, values):
+        if made > _FEW or not parts.fill(self, args, values):
             # It also says what is wrong with arguments.
             written = _write_init(parts)
             parts.cls.__init__ = written  # type: ignore[misc]  # from now on it is called at once

@@ -22,7 +22,7 @@ from omnigraph.runtime.environment import (
     SystemRandomness,
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
-from omnigraph.runtime.late import late_property
+from omnigraph.runtime.late import late_property, loading
 from omnigraph.runtime.lru import LRUCache
 from omnigraph.runtime.process import memory_bytes, run_both, start_thread, trim_heap
 from omnigraph.runtime.tally import Tally
@@ -52,6 +52,7 @@ __all__ = [
     "current_counters",
     "in_context",
     "late_property",
+    "loading",
     "memory_bytes",
     "run_both",
     "side_by_side",
