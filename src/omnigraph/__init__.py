@@ -102,7 +102,7 @@ __homes__ = {
 
 def __getattr__(name: str) -> Any:
     if name in __homes__:
-        with import_module(f"{__name__}.runtime.late").loading():
+        with import_module(f"{__name__}.runtime.late").loading(much=True):
             return getattr(import_module(f"{__name__}.{__homes__[name]}"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

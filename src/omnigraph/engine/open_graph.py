@@ -157,7 +157,7 @@ class OpenGraph:
 
     def load_reading(self) -> None:
         """Load what runs reads now, so that the first of them need not wait for it: most programs read."""
-        with loading():
+        with loading(much=True):
             for name in ("engine.query.stages", "operations.local.reads"):
                 import_module(f"omnigraph.{name}")
             _ = self.reads

@@ -310,8 +310,8 @@ def _refuse_change(value: object, name: str, _: object = None) -> None:
     raise FrozenInstanceError(msg)
 
 
-# Writing an __init__ takes as long as this many values do without it.
-_FEW = 32
+# Of a class with more values than this an __init__ is written, which takes as long as some dozens of them do without.
+_FEW = 8
 
 
 def _first_init(parts: _Parts) -> Callable[..., None]:

@@ -12,10 +12,11 @@ T = TypeVar("T")
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def loading(*, much: bool = False) -> Iterator[None]:
     """Load modules without looking for garbage: they stay, and what a process holds besides takes long to go through.
 
-    What is there at the end counts as old, as if a collection had found no garbage in it.
+    With ``much`` what is there at the end counts as old, as if a collection had found no garbage in it; a program that
+    has frozen its objects keeps them frozen, and finding that out takes a while.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -23,7 +24,7 @@ def loading() -> Iterator[None]:
         yield
     finally:
         if was_collecting:
-            if not gc.get_freeze_count():
+            if much and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
