@@ -6,17 +6,19 @@ import struct
 import pytest
 
 from omnigraph.errors import StorageCorruptError
-from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.versions import version_file
 from omnigraph.txn.claims import identity as writers
+<<<<<<< HEAD
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
+=======
+from omnigraph.txn.publish.plan import WriteKind
+>>>>>>> main
 from omnigraph.values import BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
-from tests.crash.later import Torn, tear_at
-from tests.crash.torn import fill, sidecars
+from tests.crash.torn import FULL, fill, sidecars, stop_write
 from tests.txn_graph import (
     PERSON,
     TEAM,
@@ -31,7 +33,6 @@ from tests.txn_graph import (
 
 pytestmark = pytest.mark.more
 
-FULL = TxnSettings(durability="full")
 DRAFT = "draft"
 
 
@@ -67,20 +68,6 @@ def storage(tmp_path, branch):
     return made
 
 
-def _stop_write(storage, point, monkeypatch, branch=None):
-    """Begin a write of a machine that goes down at a point; its claim stays, and no process of it is alive."""
-    with monkeypatch.context() as patched:
-        patched.setattr(writers, "_host", lambda: "here/boot-before-the-cut/pid")
-        with open_graph(storage, runtime=tear_at(Runtime.system({}), point), settings=FULL) as graph:
-            branch_writer = authority_of(graph, branch or "main")
-            txn = branch_writer.begin(WriteKind.INSERT, actor="torn")
-            txn.insert(PERSON, node_rows(["torn"]))
-            txn.insert(TEAM, node_rows(["torn"]))
-            with pytest.raises(Torn):
-                branch_writer.commit(txn)
-            return branch_writer.services.line.lance_branch
-
-
 def _newest(storage, line=None):
     with open_graph(storage, mode="read_only") as graph:
         return graph.stores.datasets.versions.newest("__manifest", line)
@@ -104,7 +91,7 @@ def test_a_torn_version_that_nobody_was_told_of_is_stepped_over_and_its_write_is
 ):
     with open_graph(storage) as early:
         before = _ids(early, branch)
-        line = _stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
+        line = stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
         newest = _newest(storage, line)
         _damage(_file(storage, newest, line), tear)
         with caplog.at_level(logging.WARNING), open_graph(storage, mode="read_only") as graph:
@@ -123,7 +110,7 @@ def test_a_torn_version_that_nobody_was_told_of_is_stepped_over_and_its_write_is
 
 
 def test_opening_for_writing_settles_a_torn_version(storage, branch, monkeypatch):
-    line = _stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
+    line = stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
     newest = _newest(storage, line)
     _damage(_file(storage, newest, line), "zeros")
     open_graph(storage).close()
@@ -143,7 +130,7 @@ def test_torn_table_versions_that_no_commit_names_are_put_aside_and_the_write_is
         if branch is not None:
             # Of its own, so that the next write commits to them.
             insert(graph, TEAM, node_rows(["drafted"]), branch=branch)
-    _stop_write(storage, "txn.commit.after_tables", monkeypatch, branch)
+    stop_write(storage, "txn.commit.after_tables", monkeypatch, branch)
     with open_graph(storage, mode="read_only") as graph:
         pin = graph.snapshot(BranchName(branch or "main")).state.tables[PERSON].pin
     _damage(_file(storage, pin.version + 1, pin.branch, pin.location), tear)
@@ -215,7 +202,7 @@ def test_a_lost_version_that_the_hint_still_names_is_damage(storage, branch):
 def test_a_lost_version_that_nobody_was_told_of_is_written_again(storage, branch, monkeypatch):
     with open_graph(storage) as graph:
         before = _ids(graph, branch)
-    line = _stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
+    line = stop_write(storage, "txn.publish.after_cas", monkeypatch, branch)
     _file(storage, _newest(storage, line), line).unlink()
     with open_graph(storage, mode="read_only") as graph:
         assert _ids(graph, branch) == before
@@ -229,7 +216,7 @@ def test_a_torn_audit_does_not_stop_recovery(tmp_path, tear, monkeypatch):
     storage = init_graph(tmp_path / "g")
     fill(storage)
     for _ in range(2):
-        _stop_write(storage, "txn.publish.after_cas", monkeypatch)
+        stop_write(storage, "txn.publish.after_cas", monkeypatch)
         if storage.path("_graph_commit_recoveries.lance").exists():
             _damage(_file(storage, 1, location="_graph_commit_recoveries.lance"), tear)
         with open_graph(storage) as graph:

@@ -46,9 +46,9 @@ class DiskSync:
     def sync_files(self, files: Iterable[str], *, record: str | None = None) -> None:
         """Wait until these files below the root, and every folder that leads to them, are on the disk.
 
-        ``record`` is a file that is synced if it is there: a ref, or that of a transaction. Versions hold their
-        transaction themselves, and when two processes send the same commit the one that loses removes the file that
-        both wrote.
+        ``record`` is a file that is synced if it is there: a ref, an old version, or that of a transaction. Versions
+        hold their transaction themselves, and when two processes send the same commit the one that loses removes the
+        file that both wrote.
         """
         if not self._is_needed:
             return
@@ -83,6 +83,10 @@ class DiskSync:
         """
         record = None if uuid is None else transaction_file(pin.at(pin.version - 1), uuid)
         self.sync_files([version_file(pin)], record=record)
+
+    def sync_found(self, pin: TablePin, version: int) -> None:
+        """Wait until a version of a dataset, and an earlier one if it is still there, are on the disk."""
+        self.sync_files([version_file(pin)], record=version_file(pin.at(version)))
 
     def sync_branch(self, pin: TablePin) -> None:
         """Wait until the first version of a native branch, and the ref that names the branch, are on the disk."""

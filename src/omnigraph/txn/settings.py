@@ -92,3 +92,7 @@ class Syncing:
     def after_publish(self, dataset: ReplaceableDataset, uuid: str | None) -> None:
         """Sync a manifest version: only then may the write be acknowledged."""
         self.disk.sync_version(dataset.pin, uuid=uuid)
+
+    def found(self, dataset: ReplaceableDataset, version: int) -> None:
+        """Sync the newest manifest version and an earlier one, which others published and may not have synced."""
+        self.disk.sync_found(dataset.pin, version)

@@ -319,6 +319,15 @@ class ManifestFile:
         position = line.position_of(commit_id)
         return None if position is None else line.at(position)
 
+    def find_published(self, loaded: LoadedManifest, commit_id: CommitId, version: int) -> Commit | None:
+        """Return a commit if a version of the manifest has brought it.
+
+        A write keeps its commit id when it is tried again: that history has the commit does not say that one attempt
+        of several was published.
+        """
+        found = self.find_commit(loaded, commit_id)
+        return found if found is not None and found.manifest_version == version else None
+
     def check_same(self, known: LoadedManifest) -> None:
         """Refuse to go on with a version when another graph was made in the place of its own; costs no call.
 

@@ -347,7 +347,8 @@ class Publisher:
         """
         try:
             newest = self._services.load()
-            found = self._services.manifest.find_commit(newest, plan.change.commits[-1].id)
+            commit_id = plan.change.commits[-1].id
+            found = self._services.manifest.find_published(newest, commit_id, plan.target_version)
         except OmnigraphError as trouble:
             raise self._unknown(plan, trouble) from trouble
         return None if found is None else newest

@@ -142,6 +142,7 @@ class Recoverer:
         for _ in range(_MAX_ROUNDS):
             base = self._services.load()
             if base.state.version >= plan.target_version:
+                self._services.stores.syncing.found(base.dataset, plan.target_version)
                 was_published = base.state.head.last_cleanup >= plan.target_version
                 kind = RecoveryKind.ROLLED_FORWARD if was_published else RecoveryKind.ROLLED_BACK
                 return _recovery(kind, (), base.state.head.commit, base)
@@ -184,15 +185,17 @@ class Recoverer:
             self._put_torn_aside(plan, base)
             observations = observe_plan(plan, base.state, self._services.tables)
             self._services.runtime.failpoints.hit("txn.recover.after_classify")
-            published = self._services.manifest.find_commit(base, plan.change.commits[-1].id)
+            published = self._services.manifest.find_published(base, plan.change.commits[-1].id, plan.target_version)
             if published is None:
                 _refuse_violations(observations)
             try:
-                if published is not None:
-                    manifest = self._heal(plan, base)
-                    return _recovery(RecoveryKind.ROLLED_FORWARD, observations, published.id, manifest)
                 if base.state.version >= plan.target_version:
+                    # Whoever published that version may have died before it was on the disk, and from now on no claim
+                    # tells that it was never acknowledged.
+                    self._services.stores.syncing.found(base.dataset, plan.target_version)
                     manifest = self._heal(plan, base)
+                    if published is not None:
+                        return _recovery(RecoveryKind.ROLLED_FORWARD, observations, published.id, manifest)
                     return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
                 return self._end_current(plan, base, observations)
             except (CompareAndSwapLostError, TableMovedError):
@@ -213,6 +216,9 @@ class Recoverer:
         landed = all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations)
         staged = self._stage_again(plan, base) if landed else None
         if staged is not None:
+            for commit in plan.commits:
+                # The writer may have died between landing and syncing.
+                self._services.stores.syncing.after_landing(commit)
             manifest = self._services.phases.publish(plan, base, staged)
             return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
         # Undone to what the manifest names, not to what the plan was built on: a plan that is itself an undo was
