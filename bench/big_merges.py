@@ -35,7 +35,7 @@ from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.merge import merge_branch, preview_merge, revert_commit
 from omnigraph.store.location import Storage
 from omnigraph.txn.changes import RowChange
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = b"node Item { name: String?  size: I64?  note: String? }"

@@ -16,7 +16,7 @@ from omnigraph.history.diff.rows import rows_delta
 from omnigraph.history.feed.blame import blame
 from omnigraph.runtime import Cost, Counters, counting
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import BranchName
 
 KNOWS = "edge:Knows"

@@ -26,7 +26,7 @@ from omnigraph.history.merge.three_way import merge_rows
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 

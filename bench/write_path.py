@@ -34,7 +34,7 @@ from omnigraph.testing.s3 import S3Endpoint
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName

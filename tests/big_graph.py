@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.session_graph import RELAXED
 

@@ -11,7 +11,7 @@ from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import Compaction, IndexBuilds, TableRegister, TableReplace
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 

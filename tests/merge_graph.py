@@ -7,7 +7,7 @@ import shutil
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.errors import MergeConflictsError
 from omnigraph.history.merge import merge_branch
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.session_graph import create_graph, open_session, read_graph
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.catalog.model import index_intents
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.query_oracle import Graph
 from tests.query_oracle.values import from_text

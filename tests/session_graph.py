@@ -13,7 +13,7 @@ from omnigraph.catalog.model import EdgeType, PropertyType, Scalar
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 from omnigraph.values.temporal import format_date, format_datetime, parse_date, parse_datetime

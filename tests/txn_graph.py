@@ -9,7 +9,7 @@ from omnigraph.store.location import Storage
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 from tests.crash.later import LaterClock, watch_for_hours

@@ -3,7 +3,6 @@
 ``omnigraph.init`` creates a graph, ``omnigraph.open`` opens one; everything else is a method of what they return.
 """
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -103,14 +102,8 @@ __homes__ = {
 
 def __getattr__(name: str) -> Any:
     if name in __homes__:
-        # Modules stay: looking through all that a process holds for garbage would free nothing, and take long.
-        was_collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with import_module(f"{__name__}.runtime.late").loading(much=True):
             return getattr(import_module(f"{__name__}.{__homes__[name]}"), name)
-        finally:
-            if was_collecting:
-                gc.enable()
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 

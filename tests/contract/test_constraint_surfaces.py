@@ -20,7 +20,7 @@ from omnigraph.engine.constraints import check_change
 from omnigraph.engine.load import load
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.constraint_graph import change_of, owner_of, part
 from tests.session import Session

@@ -9,7 +9,7 @@ from omnigraph.errors import KeyExistsError
 from omnigraph.store.staging import IndexBuild
 from omnigraph.testing.s3 import measure
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.txn_graph import (
     KNOWS,
     PERSON,

@@ -10,7 +10,7 @@ from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.runtime import Counters, counting
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.history_graph import PERSON, SCHEMAS, compact, create, open_store, write
 

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.cost.driver import sample, usual
 from tests.cost.hops import assert_hops
 

@@ -10,7 +10,7 @@ from omnigraph.runtime import counting
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.manifest.merged import MergedCommit, MergeRecords, record_of
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName, CommitId
 from tests.cost.test_branches import deletion, ready_branch

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from omnigraph.runtime import CallContext, Runtime, calling
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.crash.child import Job, main
 from tests.txn_graph import PERSON, authority_of, node_rows, open_graph
 

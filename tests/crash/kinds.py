@@ -29,7 +29,7 @@ from omnigraph.txn.changes import (
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.txn_graph import (
     EDGE_SCHEMA,

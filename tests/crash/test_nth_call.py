@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import BranchMissingError
 from omnigraph.runtime import Runtime
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import Torn, later_world, tear_at

@@ -22,7 +22,8 @@ from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION
 from omnigraph.txn.claims.store import ClaimStore
-from omnigraph.txn.publish.plan import PLAN, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import PLAN
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world

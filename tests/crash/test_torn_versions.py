@@ -10,7 +10,7 @@ from omnigraph.store.control import ControlObjects
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.versions import version_file
 from omnigraph.txn.claims import identity as writers
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
 from tests.crash.torn import FULL, fill, sidecars, stop_write

@@ -8,7 +8,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.txn.claims import identity
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from tests.crash.later import Torn, tear_at
 from tests.txn_graph import PERSON, TEAM, authority_of, insert, node_rows, open_graph

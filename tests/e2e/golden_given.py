@@ -22,7 +22,7 @@ import omnigraph
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
 from omnigraph.txn.manifest.rows import RunMark
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment

@@ -49,13 +49,13 @@ def expansions(tables: Tables) -> dict[int, tuple[str, ...]]:
     entered: dict[int, str] = {}
     before: dict[int, int] = {}
     for table in (tables.shifts, tables.gotos):
-        for state, row in enumerate(table):
-            for symbol, target in row.items():
+        for state in range(tables.states):
+            for symbol, target in table[state].items():
                 assert entered.setdefault(target, symbol) == symbol
                 before[target] = state
     found: dict[int, tuple[str, ...]] = {}
-    for state, reductions in enumerate(tables.reductions):
-        for number, _ in reductions:
+    for state in range(tables.states):
+        for number, _ in tables.reductions[state]:
             symbols = tuple(_backwards(state, tables.rules[number].size, entered, before))[::-1]
             assert found.setdefault(number, symbols) == symbols
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from omnigraph.runtime import SystemRandomness
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.auditor import Auditor
 from tests.multiprocess.fleet import Fleet, Slot
 from tests.multiprocess.ground import Ground

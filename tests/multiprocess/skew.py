@@ -13,7 +13,7 @@ from typing import Any
 from omnigraph.errors import BadValue, ExpectedVersionMismatchError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.txn.changes import TableReplace
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.worker import ends_exist
 from tests.txn_graph import KNOWS, PERSON, authority_of, edge_rows, node_rows, open_graph

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import BadValue, KeyExistsError, UsageError, WriteOutcomeError
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import Journal, read_journal
 from tests.txn_graph import EDGE_SCHEMA, KNOWS, NODE_SCHEMA, PERSON, TEAM, authority_of, open_graph

@@ -10,7 +10,7 @@ from random import Random
 
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.runtime import Runtime
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.prop.read_schemas import SCHEMA_TEXTS, SCHEMAS, pool
 from tests.query_graph import build_indexes

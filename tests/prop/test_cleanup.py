@@ -20,7 +20,7 @@ from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import BranchInUseError, Effect, ExpectedVersionMismatchError, HistoryGoneError, OmnigraphError
 from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
 from tests.auditor import audit
 from tests.history_graph import (

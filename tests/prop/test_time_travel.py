@@ -17,7 +17,7 @@ from omnigraph.errors import ConstraintViolationError
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Runtime
 from omnigraph.txn.changes import Compaction
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.prop.choices import choices
 from tests.prop.model_mutations import SCHEMA, SEED

@@ -1,12 +1,14 @@
-"""A record is what ``dataclass(frozen=True, slots=True, kw_only=True)`` makes, whatever a class says of its parts."""
+"""A record is what ``dataclass`` makes, with the words that it is given, whatever a class says of its parts."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import typing
+import weakref
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 from inspect import signature
 from typing import Any, Generic, TypeVar
 
@@ -164,6 +166,137 @@ def test_a_value_that_contains_itself_can_be_shown() -> None:
     named = RECORDS["Named"](x=1, tags=held)
     held.append(named)
     assert "tags=[...]" in repr(named)
+
+
+# The words by which records differ from what is ordinary, and those that dataclass needs for the same.
+WORDS: list[tuple[dict[str, bool], dict[str, bool]]] = [
+    ({}, {"frozen": True, "slots": True, "kw_only": True}),
+    ({"kw_only": False}, {"frozen": True, "slots": True}),
+    ({"kw_only": False, "slots": False}, {"frozen": True}),
+    ({"slots": False, "eq": False, "repr": False}, {"frozen": True, "kw_only": True, "eq": False, "repr": False}),
+    ({"frozen": False}, {"slots": True, "kw_only": True}),
+    ({"frozen": False, "kw_only": False}, {"slots": True}),
+    ({"frozen": False, "kw_only": False, "slots": False}, {}),
+    (
+        {"eq": False, "weakref_slot": True},
+        {"frozen": True, "slots": True, "kw_only": True, "eq": False, "weakref_slot": True},
+    ),
+    ({"order": True}, {"frozen": True, "slots": True, "kw_only": True, "order": True}),
+]
+
+
+def _worded(decorate: Callable[[type[Any]], type[Any]]) -> Any:
+    @decorate
+    class Base:
+        """Something to build upon."""
+
+        first: int
+        second: list[int] = field(default_factory=list, repr=False)
+
+    @decorate
+    class Built(Base):
+        """With more parts."""
+
+        kind: typing.ClassVar[str] = "built"
+        third: str = "t"
+        fourth: int = field(default=4, kw_only=True, compare=False)
+
+    return Built
+
+
+@pytest.mark.parametrize(("ours", "theirs"), WORDS)
+def test_words_of_a_dataclass_mean_the_same(ours: dict[str, bool], theirs: dict[str, bool]) -> None:
+    made, expected = _worded(record(**ours)), _worded(dataclass(**theirs))
+    assert str(signature(made)) == str(signature(expected))
+    assert made.__match_args__ == expected.__match_args__
+    assert made.__dict__.get("__slots__") == expected.__dict__.get("__slots__")
+    assert [(one.name, one.kw_only, one.compare) for one in fields(made)] == [
+        (one.name, one.kw_only, one.compare) for one in fields(expected)
+    ]
+    told = []
+    for cls in (made, expected):
+        one, same, other = cls(first=1), cls(first=1, fourth=5), cls(first=2, second=[3], third="u")
+        told.append(
+            (
+                *(one == same, one == other, one.second, other.second, one.third, same.fourth, asdict(other)),
+                *(_outcome(act, one, other) for act in (_hash_all, _order, _change, _add, _remove, _refer, _send)),
+                _outcome(lambda one, _: repr(one).rpartition(" at 0x")[0] or repr(one), one, other),
+            )
+        )
+    assert told[0] == told[1]
+
+
+def _outcome(act: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    """Return what comes of it; the library has two classes of errors for what a frozen value refuses."""
+    try:
+        return act(one, other)
+    except (AttributeError, TypeError):
+        return "refused"
+
+
+def _hash_all(one: Any, other: Any) -> bool:
+    return hash(replace(one, second=())) != hash(replace(other, second=()))
+
+
+def _order(one: Any, other: Any) -> tuple[bool, ...]:
+    return (one < other, one <= other, one > other, other >= one)
+
+
+def _change(one: Any, _: Any) -> Any:
+    one.first = 9
+    return one.first
+
+
+def _add(one: Any, _: Any) -> Any:
+    one.fifth = 5
+    return one.fifth
+
+
+def _remove(_: Any, other: Any) -> bool:
+    del other.third
+    return hasattr(other, "third")
+
+
+def _refer(one: Any, _: Any) -> bool:
+    return weakref.ref(one)() is one
+
+
+def _send(one: Any, _: Any) -> Any:
+    return asdict(copy.deepcopy(one))
+
+
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [((1,), {}), ((1, [2]), {"third": "u"}), ((1, [2], "u"), {"fourth": 9}), ((1, 2, 3, 4), {}), ((1,), {"first": 2})],
+)
+def test_parts_with_an_order_are_given_by_it(args: tuple[Any, ...], given: dict[str, Any]) -> None:
+    # The first values of a class are made in another way than those after them.
+    made, expected = _worded(record(kw_only=False)), _worded(dataclass(frozen=True, slots=True))
+    told = [_outcome(lambda one, _: asdict(one(*args, **given)), cls, None) for cls in (*([made] * 40), expected)]
+    assert told == [told[-1]] * 41
+
+
+def test_the_parts_of_a_class_that_stays_as_it_is_have_their_defaults() -> None:
+    @record(slots=False)
+    class Loose:
+        given: int = 3
+        made: list[int] = field(default_factory=list)
+        told: int = field(default=4, repr=False)
+
+        @functools.cached_property
+        def sum(self) -> int:
+            return self.given + self.told
+
+    assert (Loose.given, Loose.told, hasattr(Loose, "made")) == (3, 4, False)
+    assert Loose(given=5).sum == 9
+
+
+def test_making_a_class_describes_none_of_its_parts() -> None:
+    made = _worded(record)
+    assert "every" not in vars(vars(made)["__dataclass_fields__"])
+    assert is_dataclass(made)
+    assert [one.name for one in fields(made)] == ["first", "second", "third", "fourth"]
+    assert isinstance(vars(made)["__dataclass_fields__"], dict)
 
 
 def test_what_its_parts_are_can_be_asked_for() -> None:

@@ -7,14 +7,16 @@ import io
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations.reads import ReadBlobRequest, content_of
-from omnigraph.store.tables.pinned import BlobPart
 from omnigraph.values import check_whole
 from omnigraph.values.printable import Printable
+
+if TYPE_CHECKING:
+    from omnigraph.store.tables.pinned import BlobPart
 
 DEFAULT_BUFFER_BYTES = 1 << 20
 LARGEST_BUFFER_BYTES = 64 << 20

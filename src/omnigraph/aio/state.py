@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.aio.backend import AsyncBackend
 from omnigraph.aio.blobs import DEFAULT_BUFFER_BYTES, LARGEST_BUFFER_BYTES, BlobReader
-from omnigraph.engine.query.explain import Explanation
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.results import Result
-from omnigraph.engine.results.network import MAX_ENTITIES
+from omnigraph.engine.query.options import MAX_ENTITIES, QueryOptions
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.arguments.values import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
@@ -38,6 +35,8 @@ if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export.options import ExportFormat, ExportProgress, ExportResult, ExportSettings
     from omnigraph.engine.export.stream import ByteSink
+    from omnigraph.engine.query.explain import Explanation
+    from omnigraph.engine.results import Result
     from omnigraph.engine.results.entity import Entity
     from omnigraph.graph.schema import Schema
     from omnigraph.history.feed.entity_history import EntityHistory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from omnigraph.catalog.model import PropertyType, Scalar
@@ -86,7 +85,7 @@ class ExpandedProperty:
         return tuple(sorted(f"{one.interface.name.text}.{self.name}" for one in self.inherited))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class ExpandedType:
     """A node or edge declaration with all its properties: its own in written order, then the injected ones."""
 

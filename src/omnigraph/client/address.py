@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import quote, urlsplit
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 
 _SCHEMES = ("http://", "https://")
 _EXPECTED = "https://host[:port]/graphs/<graph id>"
-_GRAPH = re.compile(r"(?P<prefix>.*)/graphs/(?P<graph>[^/]+)/?")
+_GRAPH = late_pattern(r"(?P<prefix>.*)/graphs/(?P<graph>[^/]+)/?")
 
 
 def is_server_address(uri: object) -> bool:

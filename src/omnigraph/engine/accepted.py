@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from omnigraph.catalog import Catalog, catalog_from_json, catalog_hash, catalog_to_json
-from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.runtime import LRUCache
-from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.manifest.rows import AcceptedSchema
+
+if TYPE_CHECKING:
+    from omnigraph.txn.changes import TableRegister
 
 _CATALOGS = 16
 
@@ -19,6 +22,9 @@ def accept_schema(source: str, catalog: Catalog) -> AcceptedSchema:
 
 def table_of(owner: NodeType | EdgeType) -> TableRegister:
     """Return the empty table of a type; its place follows from the numbers that survive renames."""
+    from omnigraph.catalog.arrow import arrow_schema  # noqa: PLC0415 - a read needs none of it
+    from omnigraph.txn.changes import TableRegister  # noqa: PLC0415 - see above
+
     return TableRegister(
         table_key=owner.table_key,
         object_id=f"{owner.id:016x}-{owner.incarnation:016x}",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from omnigraph.catalog import Catalog, assign_identities
-from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.maintenance.auto import AutoMaintenance, MaintenanceSettings
-from omnigraph.engine.query.runner import QueryRunner
 from omnigraph.errors import OmnigraphError
-from omnigraph.ir import PlanCache
-from omnigraph.runtime import Runtime
+from omnigraph.runtime import Runtime, late_property, loading
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
@@ -22,9 +19,13 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 
 if TYPE_CHECKING:
+    from omnigraph.catalog import Catalog
+    from omnigraph.engine.accepted import CatalogCache
     from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.maintenance.outcomes import ProjectionFigures
+    from omnigraph.engine.query.runner import QueryRunner
     from omnigraph.engine.transaction import GraphTransaction
+    from omnigraph.ir import PlanCache
 
 
 def init_graph(
@@ -43,7 +44,8 @@ def init_graph(
         SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
         GraphExistsError: there is a graph already.
     """
-    from omnigraph.catalog import compile_schema  # noqa: PLC0415 - a read needs none of it
+    from omnigraph.catalog import assign_identities, compile_schema  # noqa: PLC0415 - a read needs none of it
+    from omnigraph.engine.accepted import accept_schema, table_of  # noqa: PLC0415 - see above
     from omnigraph.lang.pg import parse_schema  # noqa: PLC0415 - see above
 
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
@@ -78,15 +80,33 @@ class OpenGraph:
         self.calls = store.stores.calls
         self.maintenance = maintenance or MaintenanceSettings.from_environment()
         self.embedder = Embedder(runtime.clock, embedding)
-        self.catalogs = CatalogCache()
-        self.plans = PlanCache()
-        self.reads = QueryRunner(store, runtime, self.catalogs, self.plans, self.embedder)
         # The open transactions, by the names that their callers know them by.
         self.transactions: dict[str, GraphTransaction] = {}
         # What monitoring shows of projections: as they were when this process last looked at them.
         self.projection_figures: ProjectionFigures | None = None
         self._auto_maintenance = AutoMaintenance(self._maintain, self.maintenance.auto_every, runtime.clock)
         store.stores.listeners.append(self._auto_maintenance.note)
+
+    @late_property
+    def catalogs(self) -> CatalogCache:
+        """The schemas that its branches follow."""
+        from omnigraph.engine.accepted import CatalogCache  # noqa: PLC0415 - opening a graph needs none of it
+
+        return CatalogCache()
+
+    @late_property
+    def plans(self) -> PlanCache:
+        """The queries that were compiled."""
+        from omnigraph.ir import PlanCache  # noqa: PLC0415 - opening a graph needs none of it
+
+        return PlanCache()
+
+    @late_property
+    def reads(self) -> QueryRunner:
+        """What runs its reads, and what they share."""
+        from omnigraph.engine.query.runner import QueryRunner  # noqa: PLC0415 - opening a graph needs none of it
+
+        return QueryRunner(self.store, self.runtime, self.catalogs, self.plans, self.embedder)
 
     @classmethod
     def open(
@@ -130,9 +150,17 @@ class OpenGraph:
         for transaction in tuple(self.transactions.values()):
             transaction.close()
         self.transactions.clear()
-        self.reads.close()
+        if "reads" in vars(self):
+            self.reads.close()
         self.embedder.close()
         self.store.close()
+
+    def load_reading(self) -> None:
+        """Load what runs reads now, so that the first of them need not wait for it: most programs read."""
+        with loading(much=True):
+            for name in ("engine.query.stages", "operations.local.reads"):
+                import_module(f"omnigraph.{name}")
+            _ = self.reads
 
     def snapshot(self, branch: str = MAIN, at: str | None = None) -> GraphSnapshot:
         """Return the state that ``at`` names, seen from a branch; the newest of the branch when None.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.client import ClientSettings, GraphAddress
 from omnigraph.engine.open_graph import OpenGraph, init_graph
-from omnigraph.engine.results.frames import library
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.arguments.values import NamedText
 from omnigraph.operations.local import LocalBackend
@@ -69,7 +68,9 @@ def open_local(
 ) -> Backend:
     """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
     asks, decides = _actor(actor), _policy(policy)
-    backend: Backend = LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
+    opened = OpenGraph.open(Storage.open(uri, options), mode=mode, **how)
+    opened.load_reading()
+    backend: Backend = LocalBackend(opened, mode)
     return _authorized(backend, decides, asks)
 
 
@@ -108,6 +109,8 @@ def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSett
         ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
         LibraryMissingError: httpx2 is not installed.
     """
+    from omnigraph.engine.results.frames import library  # noqa: PLC0415 - for graphs of servers
+
     library("httpx2", hint=INSTALL)
     from omnigraph.client._sync.backend import RemoteBackend  # noqa: PLC0415 - needs a library that few have
 

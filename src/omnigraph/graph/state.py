@@ -7,11 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.engine.query.explain import Explanation
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.results import Result
-from omnigraph.engine.results.network import MAX_ENTITIES
-from omnigraph.engine.results.table import html_problem, html_rows
+from omnigraph.engine.query.options import MAX_ENTITIES, QueryOptions
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.graph.arguments.values import attachments_of, data_of, moment_text, query_text, schema_text
 from omnigraph.graph.blobs import DEFAULT_BUFFER_BYTES, LARGEST_BUFFER_BYTES, BlobReader
@@ -35,6 +31,8 @@ if TYPE_CHECKING:
     from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export.options import ExportFormat, ExportProgress, ExportResult, ExportSettings
     from omnigraph.engine.export.stream import ByteSink
+    from omnigraph.engine.query.explain import Explanation
+    from omnigraph.engine.results import Result
     from omnigraph.engine.results.entity import Entity
     from omnigraph.graph.algorithms import Algorithms
     from omnigraph.graph.diff import Diff
@@ -339,6 +337,8 @@ class State:
         return self._backend.execute(request).to_networkx()
 
     def _repr_html_(self) -> str:
+        from omnigraph.engine.results.table import html_problem, html_rows  # noqa: PLC0415 - for notebooks
+
         try:
             pinned = self._pinned().state
         except OmnigraphError as problem:

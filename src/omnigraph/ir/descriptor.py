@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
@@ -72,7 +71,7 @@ def kind_fields(of: PropertyType) -> dict[str, Kind | int]:
     return {"kind": _KINDS[of.scalar], **digits}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@record(order=True)
 class TypeUse:
     """A type that an operation touches."""
 

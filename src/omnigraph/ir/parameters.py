@@ -12,12 +12,10 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
@@ -36,9 +34,10 @@ from omnigraph.records import record
 from omnigraph.values.blobs import INLINE_BLOB, inline_text
 from omnigraph.values.counts import counted
 from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.temporal import PRECISION, check_precision, parse_date, parse_datetime
 
-_DECIMAL = re.compile(r"-?[0-9]+")
+_DECIMAL = late_pattern(r"-?[0-9]+")
 _MAX_DIGITS = 64
 _JAVASCRIPT_MAX = (1 << 53) - 1
 _EPOCH = date(1970, 1, 1)
@@ -118,6 +117,8 @@ def _instant(value: datetime) -> int:
     # A timestamp of pandas is a datetime that has nanoseconds beside its microseconds.
     nanos = micros * 1000 + getattr(value, "nanosecond", 0)
     try:
+        from fractions import Fraction  # noqa: PLC0415 - few parameters need it
+
         return check_precision(Fraction(nanos, 1_000_000))
     except ValueFormatError as problem:
         raise Unfit(problem.message, hint=_CUT) from problem

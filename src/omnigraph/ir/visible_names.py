@@ -6,10 +6,11 @@ The text may be unfinished, so its tokens are read, not its tree. What cannot be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, NodeType
 from omnigraph.lang.lalr import Token
+from omnigraph.records import record
 
 Owner = NodeType | EdgeType | InterfaceType
 
@@ -19,7 +20,7 @@ _WRITES = frozenset({"INSERT", "UPSERT", "UPDATE", "DELETE"})
 _NOT_EDGES = frozenset({"AND", "OR"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Brace:
     """An open brace: what it holds, and of whom."""
 
@@ -28,7 +29,7 @@ class Brace:
     kept: dict[str, Owner] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class VisibleNames:
     """What can be used at the end of a text.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
+
+from omnigraph.records import record
 
 END = "$END"
 # Far above what brackets may nest; only rows of signs or of ``not`` get there.
@@ -32,7 +34,8 @@ class Token(str):
         return token
 
 
-class Terminal(NamedTuple):
+@record(kw_only=False)
+class Terminal:
     """A terminal of a grammar; ``text`` is what it matches if that is one fixed text, ``pattern`` its regex."""
 
     name: str
@@ -41,7 +44,8 @@ class Terminal(NamedTuple):
     priority: int
 
 
-class Rule(NamedTuple):
+@record(kw_only=False)
+class Rule:
     """A production: how many symbols it takes, and what becomes of their values.
 
     ``method`` is the builder's method for it, None for a rule that only gathers. ``kept`` names the children by
@@ -56,11 +60,13 @@ class Rule(NamedTuple):
     is_inline: bool
 
 
-class Tables(NamedTuple):
+@record(kw_only=False)
+class Tables:
     """What a parser needs to know of its grammar.
 
-    A state is a number. ``shifts`` maps its terminals to the states they lead to, ``reductions`` its rules to the
-    set of terminals (``terminal_sets``) before which they apply, ``gotos`` what was recognised to the next state.
+    A state is a number below ``states``. ``shifts`` maps its terminals to the states they lead to, ``reductions`` its
+    rules to the set of terminals (``terminal_sets``) before which they apply, ``gotos`` what was recognised to the next
+    state.
     """
 
     grammar: str
@@ -68,9 +74,10 @@ class Tables(NamedTuple):
     ignored: Sequence[str]
     rules: Sequence[Rule]
     terminal_sets: Sequence[Sequence[str]]
-    shifts: Sequence[Mapping[str, int]]
-    reductions: Sequence[Sequence[tuple[int, int]]]
-    gotos: Sequence[Mapping[str, int]]
+    shifts: Mapping[int, Mapping[str, int]]
+    reductions: Mapping[int, Sequence[tuple[int, int]]]
+    gotos: Mapping[int, Mapping[str, int]]
+    states: int
     start: int
     end: int
 
@@ -120,7 +127,8 @@ class TooDeep(Exception):  # noqa: N818 - see above
         self.limit = limit
 
 
-class Scan(NamedTuple):
+@record(kw_only=False)
+class Scan:
     """A text that may end anywhere: its tokens, and the terminals that can follow; none behind an error."""
 
     tokens: tuple[Token, ...]

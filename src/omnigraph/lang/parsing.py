@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
 from omnigraph.lang.lalr import END, Lexer, Parser, Scan, Tables, Token, TooDeep, UnexpectedToken, UnreadableText
 from omnigraph.lang.source import MAX_NESTING, Comment, SourceText, Span
 from omnigraph.lang.tables import open_tables
+from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
 # end of the text: searching on behind each opening mark would take quadratic time. Repetitions that never give back
@@ -23,15 +23,15 @@ _STRING_BODY = r'[^"\\]*+(?:\\[\s\S][^"\\]*+)*+'
 _OTHER_BODY = _STRING_BODY.replace('"', "'")
 _STRING = rf"""(?:"{_STRING_BODY}(?:"|\\?\Z)|'{_OTHER_BODY}(?:'|\\?\Z))"""
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
-_STRING_OR_COMMENT = re.compile(rf"{_STRING}|(?P<comment>{_COMMENT})")
-_STRING_OR_BRACKET = re.compile(rf"{_STRING}|{_COMMENT}|(?P<bracket>[\[\]{{}}()])")
-_STRING_OPEN = re.compile(rf"""(?:"{_STRING_BODY}|'{_OTHER_BODY})\\?\Z""")
-_WORD = re.compile(r"[A-Za-z0-9_$@-]+")
+_STRING_OR_COMMENT = late_pattern(rf"{_STRING}|(?P<comment>{_COMMENT})")
+_STRING_OR_BRACKET = late_pattern(rf"{_STRING}|{_COMMENT}|(?P<bracket>[\[\]{{}}()])")
+_STRING_OPEN = late_pattern(rf"""(?:"{_STRING_BODY}|'{_OTHER_BODY})\\?\Z""")
+_WORD = late_pattern(r"[A-Za-z0-9_$@-]+")
 # The words in the pattern of a keyword, which ends with a look ahead.
 _GAP = r"\s+"
-_LOWER_WORD = re.compile(r"\b[a-z_0-9]{2,}\b")
+_LOWER_WORD = late_pattern(r"\b[a-z_0-9]{2,}\b")
 _WORD_ENDING = "(?![A-Za-z0-9_]|"
-_KEYWORD = re.compile(r"[a-z_0-9]+(?:\\s\+[a-z]+)*(?=\(\?!)")
+_KEYWORD = late_pattern(r"[a-z_0-9]+(?:\\s\+[a-z]+)*(?=\(\?!)")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -60,7 +60,8 @@ class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never
         self.error = error
 
 
-class TokenGroup(NamedTuple):
+@record(kw_only=False)
+class TokenGroup:
     """Tokens that share one word in an error where at least ``least`` of them may stand.
 
     ``is_guessed`` says whether a misspelling of one of them deserves a suggestion.
@@ -72,7 +73,7 @@ class TokenGroup(NamedTuple):
     is_guessed: bool
 
 
-@dataclass(frozen=True)
+@record(kw_only=False, slots=False)
 class Grammar:
     """A package's grammar with the builder of its tree, the error it reports and the words people know its tokens by.
 
@@ -239,6 +240,8 @@ def quote_string(value: str) -> str:
 def nearest_name(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that ``name`` was probably meant to be, if any is close."""
     folded = {candidate.lower(): candidate for candidate in sorted(known)}
+    import difflib  # noqa: PLC0415 - for mistakes
+
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from omnigraph.errors import Diagnostic, LimitExceeded, Place, SourceEncodingError, SourceTooLargeError
 from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 
 # Parsing is linear but not free: these bounds keep a hostile text from holding a process for minutes.
 MAX_SOURCE_BYTES = 1 << 20
 MAX_NESTING = 64
 # A place in a file of one endless line must not print the file.
 _SHOWN_CHARACTERS = 160
-_LINE_END = re.compile("\n")
+_LINE_END = late_pattern("\n")
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Span:
     """A half-open range ``[start, end)`` of character offsets into a source text."""
 
@@ -49,7 +49,7 @@ class Comment:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True)
+@record(kw_only=False, slots=False)
 class SourceText:
     """A decoded text with the name people know it by."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import pkgutil
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from omnigraph.lang.lalr import Rule, Tables, Terminal
 
 _GRAMMAR = "grammar.lark"
 _TABLES = "grammar.json"
 _LANGUAGES = ("pg", "gq")
+V = TypeVar("V")
 
 
 def open_tables(package: str) -> Tables:
@@ -74,9 +75,9 @@ def make_tables(grammar: str) -> str:
         "symbols": symbols,
         "rules": [_rule(rule) for rule in rules],
         "terminal_sets": list(terminal_sets),
-        "shifts": shifts,
-        "reductions": reductions,
-        "gotos": gotos,
+        "shifts": [_joined(numbers) for numbers in shifts],
+        "reductions": [_joined(numbers) for numbers in reductions],
+        "gotos": [_joined(numbers) for numbers in gotos],
         "start": ids[start],
         "end": ids[end],
     }
@@ -85,6 +86,11 @@ def make_tables(grammar: str) -> str:
         for key, value in made.items()
     )
     return "{" + ",\n".join(lines) + "}\n"
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    """Return numbers as a text, which costs nothing to read before it is needed."""
+    return " ".join(map(str, numbers))
 
 
 def _terminal(terminal: Any) -> list[Any]:
@@ -114,13 +120,12 @@ def _rule(rule: Any) -> list[Any]:
 def _read_tables(made: dict[str, Any]) -> Tables:
     symbols = made["symbols"]
 
-    def pairs(numbers: Sequence[int]) -> dict[str, int]:
-        entries = iter(numbers)
-        return {symbols[number]: target for number, target in zip(entries, entries, strict=True)}
+    def targets(stored: str) -> dict[str, int]:
+        return {symbols[number]: target for number, target in couples(stored)}
 
-    def couples(numbers: Sequence[int]) -> list[tuple[int, int]]:
-        entries = iter(numbers)
-        return list(zip(entries, entries, strict=True))
+    def couples(stored: str) -> list[tuple[int, int]]:
+        numbers = map(int, stored.split())
+        return list(zip(numbers, numbers, strict=True))
 
     return Tables(
         grammar=made["grammar"],
@@ -128,12 +133,26 @@ def _read_tables(made: dict[str, Any]) -> Tables:
         ignored=made["ignored"],
         rules=[Rule(name, size, method, tuple(kept), inline) for name, size, method, kept, inline in made["rules"]],
         terminal_sets=[[symbols[number] for number in numbers] for numbers in made["terminal_sets"]],
-        shifts=[pairs(numbers) for numbers in made["shifts"]],
-        reductions=[couples(numbers) for numbers in made["reductions"]],
-        gotos=[pairs(numbers) for numbers in made["gotos"]],
+        shifts=_OfStates(made["shifts"], targets),
+        reductions=_OfStates(made["reductions"], couples),
+        gotos=_OfStates(made["gotos"], targets),
+        states=len(made["shifts"]),
         start=made["start"],
         end=made["end"],
     )
+
+
+class _OfStates(dict[int, V]):
+    """Something of each state, read when a parser first gets there: a short text visits few states."""
+
+    def __init__(self, stored: Sequence[str], read: Callable[[str], V]) -> None:
+        super().__init__()
+        self._stored = stored
+        self._read = read
+
+    def __missing__(self, state: int) -> V:
+        found = self[state] = self._read(self._stored[state])
+        return found
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.policy.decision import Action
@@ -56,6 +56,12 @@ class Request(Generic[Response]):
 
     __slots__ = ()
     operation: ClassVar[Operation]
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, response: object) -> type:
+            """Return the class: what a request returns is for type checkers, and nobody asks a class for it."""
+            return cls
 
 
 _declared: dict[str, type[Request[Any]]] = {}

@@ -22,6 +22,7 @@ from omnigraph.runtime.environment import (
     SystemRandomness,
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
+from omnigraph.runtime.late import late_property, loading
 from omnigraph.runtime.lru import LRUCache
 from omnigraph.runtime.process import memory_bytes, run_both, start_thread, trim_heap
 from omnigraph.runtime.tally import Tally
@@ -50,6 +51,8 @@ __all__ = [
     "current_call",
     "current_counters",
     "in_context",
+    "late_property",
+    "loading",
     "memory_bytes",
     "run_both",
     "side_by_side",

@@ -7,10 +7,11 @@ import random
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
+from omnigraph.records import record
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
 from omnigraph.runtime.tally import Tally
 from omnigraph.values.ids import ENTROPY_BITS, Ulid
@@ -156,7 +157,7 @@ class IdSource:
             return Ulid.from_parts(first_ms, first)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class Runtime:
     """Clock, randomness, ids, failpoints and the tally of one engine."""
 

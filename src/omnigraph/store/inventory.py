@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
@@ -54,7 +54,7 @@ class StoredFile:
     version: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class StoredLine:
     """The objects of one Lance branch of a dataset; ``branch`` None is its main line."""
 

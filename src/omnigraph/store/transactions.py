@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
@@ -71,7 +70,7 @@ def transaction_of(
     )
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _RewrittenIndex:
     """What Lance builds with two arguments where its own class demands five."""
 

@@ -39,6 +39,7 @@ from omnigraph.errors import (
     TableRef,
     ValueFormatError,
 )
+from omnigraph.values.patterns import late_pattern
 
 _MAGIC = {".lance": b"LANC", ".manifest": b"LANC", ".arrow": b"ARROW1"}
 _TREE = "/tree/"
@@ -113,25 +114,25 @@ def _is_damaged(path: Path, size: int | None) -> bool:
 
 _REASON_LENGTH = 300
 # The text ends in the place of the failing line in Lance's own source, which tells a user nothing.
-_RUST_PLACE = re.compile(r",? ?(?:location: )?/[^ ,]*\.rs:\d+:\d+")
+_RUST_PLACE = late_pattern(r",? ?(?:location: )?/[^ ,]*\.rs:\d+:\d+")
 _DEBUG = "\n\nDebug source:"
-_ADDRESS = re.compile(r"https?://\S+")
+_ADDRESS = late_pattern(r"https?://\S+")
 # No path holds this character, so what stands in for an address is never mistaken for a part of one.
 _PLACE = "\x00"
 # Lance looks for signals while it waits, and a stream of its batches can hand one on as text only.
-_INTERRUPTED = re.compile(r"\A(?:\w+ error: )*KeyboardInterrupt\b")
+_INTERRUPTED = late_pattern(r"\A(?:\w+ error: )*KeyboardInterrupt\b")
 # Each layer puts its name in front of what the one below says.
-_WRAPPERS = re.compile(r"\A(?:(?:External|Execution|Arrow|Wrapped|Generic N/A) error: |LanceError\([\w ()]+\): )*")
+_WRAPPERS = late_pattern(r"\A(?:(?:External|Execution|Arrow|Wrapped|Generic N/A) error: |LanceError\([\w ()]+\): )*")
 _STREAM = "External error: "
-_ANSWER = re.compile(
+_ANSWER = late_pattern(
     rf"Error performing [A-Z]+ {_PLACE} in [^\n]*? - (?:Server returned non-2xx status code: (?P<status>\d{{3}})|)"
 )
-_STATUS_FIRST = re.compile(r"(?:Generic \w+ error: )?(?P<status>[45]\d\d) [A-Z]")
+_STATUS_FIRST = late_pattern(r"(?:Generic \w+ error: )?(?P<status>[45]\d\d) [A-Z]")
 # An error number stands in front of the path or at the very end, whatever is in between.
-_NUMBER_FIRST = re.compile(r"\A[A-Z][\w' -]* \(os error (\d+)\)")
-_NUMBER_LAST = re.compile(r"(?:\A|: )[A-Z][\w' -]* \(os error (\d+)\)\s*\Z")
+_NUMBER_FIRST = late_pattern(r"\A[A-Z][\w' -]* \(os error (\d+)\)")
+_NUMBER_LAST = late_pattern(r"(?:\A|: )[A-Z][\w' -]* \(os error (\d+)\)\s*\Z")
 # A store that does not know whoever asks says so in the code of its refusal.
-_UNKNOWN_CALLER = re.compile(r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>")
+_UNKNOWN_CALLER = late_pattern(r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>")
 
 
 class FaultKind(Enum):
@@ -153,24 +154,27 @@ class FaultKind(Enum):
 
 # What the message says once its wrappers are off; the first form that it begins with counts.
 _FORMS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
-    (re.compile(r"Commit result for version \d+ is unknown"), FaultKind.OUTCOME_UNKNOWN),
+    (late_pattern(r"Commit result for version \d+ is unknown"), FaultKind.OUTCOME_UNKNOWN),
     (
-        re.compile(r"Encountered internal error\. [^/]*Clone operation should not enter build_manifest"),
+        late_pattern(r"Encountered internal error\. [^/]*Clone operation should not enter build_manifest"),
         FaultKind.BRANCH_TREE_EXISTS,
     ),
-    (re.compile(r"Dataset already exists|Ref conflict error: .* already exists"), FaultKind.EXISTS),
-    (re.compile(r"Dataset at path .* was not found|Not found: |Ref not found"), FaultKind.MISSING),
-    (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), FaultKind.CONFLICT),
+    (late_pattern(r"Dataset already exists|Ref conflict error: .* already exists"), FaultKind.EXISTS),
+    (late_pattern(r"Dataset at path .* was not found|Not found: |Ref not found"), FaultKind.MISSING),
     (
-        re.compile(r"Object at location .* not found: (?!.* (?:not found|already exists): )", re.DOTALL),
+        late_pattern(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"),
+        FaultKind.CONFLICT,
+    ),
+    (
+        late_pattern(r"Object at location .* not found: (?!.* (?:not found|already exists): )", re.DOTALL),
         FaultKind.MISSING,
     ),
-    (re.compile(r"Object at location .* already exists: ", re.DOTALL), FaultKind.EXISTS),
-    (re.compile(r"The operation lacked the necessary privileges"), FaultKind.DENIED),
-    (re.compile(r"The operation lacked valid authentication credentials"), FaultKind.UNAUTHENTICATED),
+    (late_pattern(r"Object at location .* already exists: ", re.DOTALL), FaultKind.EXISTS),
+    (late_pattern(r"The operation lacked the necessary privileges"), FaultKind.DENIED),
+    (late_pattern(r"The operation lacked valid authentication credentials"), FaultKind.UNAUTHENTICATED),
     # A version says another number than its name, or its text cannot be what was written.
     (
-        re.compile(
+        late_pattern(
             r"Version not found error: |Generic memory error: |file size is too small|failed to decode Protobuf"
             r"|Encountered corrupt file|Schema error: Field "
             r"|Invalid user input: (?:file does not appear to be|Dataset snapshot mixes)"
@@ -178,7 +182,7 @@ _FORMS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
         ),
         FaultKind.DAMAGED,
     ),
-    (re.compile(r"Invalid user input"), FaultKind.INVALID),
+    (late_pattern(r"Invalid user input"), FaultKind.INVALID),
 )
 _NUMBERS = {
     errno.ENOENT: FaultKind.MISSING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from omnigraph.errors import (
     AlreadyExistsError,
@@ -22,41 +22,36 @@ from omnigraph.errors import (
     UsageError,
     ValueFormatError,
 )
-from omnigraph.runtime import Runtime, counted
+from omnigraph.runtime import Runtime, counted, late_property
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.store import TableStore
-from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, MAIN_LIFE, BranchIncarnation, lance_branch_name
 from omnigraph.txn.branches.open import OpenBranches
-from omnigraph.txn.branches.refs import SETTLE_S, BranchRecord, BranchRefs
-from omnigraph.txn.branches.status import (
-    BranchStatus,
-    ProtectedVersion,
-    branch_status,
-    list_branches,
-    live_branches,
-    protected_versions,
-)
-from omnigraph.txn.branches.tags import Tag, Tags
-from omnigraph.txn.changes import TableRegister
-from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
+from omnigraph.txn.claims.watch import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_state, manifest_schema
 from omnigraph.txn.manifest.file import LOCATION
-from omnigraph.txn.manifest.merged import MergeRecords
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
-from omnigraph.txn.proposals import ProposalEvents
-from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import BranchWriter
-from omnigraph.txn.recovery.recoverer import Recoverer
-from omnigraph.txn.refs import RefResolver, ResolvedState
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.services import BranchServices, GraphStores
-from omnigraph.txn.settings import Syncing, TxnSettings
+from omnigraph.txn.settings import SETTLE_S, Syncing, TxnSettings
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, OperationId, TagName, checked_text
+
+if TYPE_CHECKING:
+    from omnigraph.txn.branches.delete import BranchDeletion
+    from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
+    from omnigraph.txn.branches.status import BranchStatus, ProtectedVersion
+    from omnigraph.txn.branches.tags import Tag, Tags
+    from omnigraph.txn.changes import TableRegister
+    from omnigraph.txn.manifest.lineage import CommitLine
+    from omnigraph.txn.manifest.merged import MergeRecords
+    from omnigraph.txn.proposals import ProposalEvents
+    from omnigraph.txn.publish.writer import BranchWriter
+    from omnigraph.txn.refs import RefResolver, ResolvedState
 
 
 def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> GraphStores:
@@ -160,14 +155,49 @@ class GraphStore:
         self._stores = stores
         self._formats = formats
         self._mode = mode
-        self._refs = BranchRefs(stores)
         self._calls = stores.calls
-        self._branches = OpenBranches(stores, self._refs, formats, group_commit=group_commit)
-        self._deletion = BranchDeletion(stores)
-        self.tags = Tags(stores, self._refs)
-        self.merges = MergeRecords(stores.control, stores.pool, is_durable=stores.settings.is_durable)
-        self.proposals = ProposalEvents(stores)
-        self.refs = RefResolver(self._branches, self.tags, self.merges)
+        self._branches = OpenBranches(stores, formats, group_commit=group_commit)
+
+    # Reads of main need none of what follows.
+
+    @property
+    def _refs(self) -> BranchRefs:
+        return self._branches.refs
+
+    @late_property
+    def _deletion(self) -> BranchDeletion:
+        from omnigraph.txn.branches.delete import BranchDeletion  # noqa: PLC0415 - see above
+
+        return BranchDeletion(self._stores)
+
+    @late_property
+    def tags(self) -> Tags:
+        """The tags of this graph."""
+        from omnigraph.txn.branches.tags import Tags  # noqa: PLC0415 - see above
+
+        return Tags(self._stores, self._refs)
+
+    @late_property
+    def merges(self) -> MergeRecords:
+        """What is known of merged branches."""
+        from omnigraph.txn.manifest.merged import MergeRecords  # noqa: PLC0415 - see above
+
+        stores = self._stores
+        return MergeRecords(stores.control, stores.pool, is_durable=stores.settings.is_durable)
+
+    @late_property
+    def proposals(self) -> ProposalEvents:
+        """The proposals to merge."""
+        from omnigraph.txn.proposals import ProposalEvents  # noqa: PLC0415 - see above
+
+        return ProposalEvents(self._stores)
+
+    @late_property
+    def refs(self) -> RefResolver:
+        """What finds the state that a reference names."""
+        from omnigraph.txn.refs import RefResolver  # noqa: PLC0415 - see above
+
+        return RefResolver(self._branches, self.tags, self.merges)
 
     @classmethod
     def init(
@@ -293,6 +323,10 @@ class GraphStore:
         """
         return self.refs.snapshot_of(commit)
 
+    def line_of(self, snapshot: GraphSnapshot) -> CommitLine:
+        """Return the history that a state ends, by position."""
+        return self.refs.line_of(snapshot)
+
     def iter_commits(self, snapshot: GraphSnapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
         return self.refs.iter_commits(snapshot)
@@ -401,14 +435,20 @@ class GraphStore:
 
     def branches(self) -> tuple[BranchStatus, ...]:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
+        from omnigraph.txn.branches.status import list_branches  # noqa: PLC0415 - see above
+
         return list_branches(self._branches)
 
     def branch_status(self, ref: BranchRecord) -> BranchStatus:
         """Return how one branch stands to the one it came from."""
+        from omnigraph.txn.branches.status import branch_status  # noqa: PLC0415 - see above
+
         return branch_status(self._branches, ref.name, ref)
 
     def protected_versions(self) -> tuple[ProtectedVersion, ...]:
         """Return the manifest versions that cleanup must leave whole: heads, fork points and tags."""
+        from omnigraph.txn.branches.status import protected_versions  # noqa: PLC0415 - see above
+
         return protected_versions(self._branches, self.tags)
 
     @counted
@@ -467,6 +507,8 @@ class GraphStore:
         What the newest state of any branch and the state of any tag names stays. Earlier states that need a version
         that goes can no longer be read.
         """
+        from omnigraph.txn.branches.status import live_branches  # noqa: PLC0415 - see above
+
         kept = [newest for _, _, newest in live_branches(self._branches)]
         for tag in self.tags.list():
             # One that is removed meanwhile keeps nothing any more.
@@ -493,6 +535,10 @@ class GraphStore:
     def _recover_all(self) -> None:
         """One listing tells every branch that has something in flight, be it live or gone."""
         keys = self._stores.control.list_keys(RECOVERY_PREFIX)
+        if not keys:
+            return
+        from omnigraph.txn.recovery.recoverer import Recoverer  # noqa: PLC0415 - hardly ever is there anything
+
         for name, incarnation in sorted({branch_of_key(key) for key in keys}):
             branch = BranchName(name)
             ref = None if branch.is_main else self._refs.find(branch)

@@ -11,7 +11,6 @@ one, from which the newest is a few steps away.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -29,11 +28,12 @@ from omnigraph.runtime import LRUCache, side_by_side
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import SealedCodec
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.patterns import late_pattern
 
 PROPOSALS_PREFIX = "__proposals"
 _MARKS = f"{PROPOSALS_PREFIX}/open"
 _RECENT = f"{PROPOSALS_PREFIX}/recent"
-_FILE = re.compile(r"([0-9]{1,18})\.json")
+_FILE = late_pattern(r"([0-9]{1,18})\.json")
 _CACHED_BYTES = 16 << 20
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, assert_never
@@ -41,12 +40,13 @@ from omnigraph.values import (
     is_ulid,
     parse_ref,
 )
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.refs import seen_from
 
 # How many commits one page looks at before it gives its caller a word, when few of them are wanted.
 _MOST_LOOKED_AT = 4096
-_POSITION = re.compile(r"[0-9]{1,18}")
-_FULL_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
+_POSITION = late_pattern(r"[0-9]{1,18}")
+_FULL_POSITION = late_pattern(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 @record

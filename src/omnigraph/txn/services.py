@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadValue, GraphClosedError
-from omnigraph.runtime import Calls, Runtime
+from omnigraph.records import record
+from omnigraph.runtime import Calls, Runtime, late_property
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.incarnation import BranchLife
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.claims.store import ClaimStore, ClaimWatch
+from omnigraph.txn.claims.watch import ClaimWatch
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.lineage import CommitCache
 from omnigraph.txn.manifest.requests import KeyedCommits
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.phases import Phases
-from omnigraph.txn.publish.stage import Stager
-from omnigraph.txn.recovery.audit import AuditLog
 from omnigraph.txn.settings import Syncing, TxnSettings
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
+if TYPE_CHECKING:
+    from omnigraph.txn.claims.store import ClaimStore
+    from omnigraph.txn.publish.phases import Phases
+    from omnigraph.txn.publish.stage import Stager
+    from omnigraph.txn.recovery.audit import AuditLog
 
-@dataclass(frozen=True, kw_only=True)
+
+@record(slots=False)
 class GraphStores:
     """The stores of one open graph; every branch shares them, and so the session and handle cache inside."""
 
@@ -57,25 +62,58 @@ def graph_closed() -> GraphClosedError:
 
 
 class BranchServices:
-    """Everything that acts on one branch incarnation."""
+    """Everything that acts on one branch incarnation; what only writes need is loaded by the first of them."""
 
     def __init__(self, stores: GraphStores, life: BranchLife, formats: FormatChain) -> None:
-        line = life.line
         self.stores = stores
         self.life = life
-        self.line = line
+        self.line = life.line
         self.runtime = stores.runtime
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.claims = ClaimStore(stores.control, line, stores.runtime, stores.settings, stores.watch)
         self.manifest = ManifestFile(
-            stores.datasets, life, formats, stores.commits, is_acknowledged=self.claims.is_acknowledged
+            stores.datasets,
+            life,
+            formats,
+            stores.commits,
+            is_acknowledged=self._is_acknowledged,
         )
         self.keyed = KeyedCommits(self.manifest.commit_line, stores.runtime.clock, stores.settings.key_s)
-        self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.runtime, stores.pool)
-        self.stager = Stager(stores.tables, line, stores.syncing, stores.runtime, stores.settings, stores.pool)
-        self.audit = AuditLog(stores.datasets, stores.syncing)
+
+    @late_property
+    def claims(self) -> ClaimStore:
+        """The claims on versions of the branch."""
+        from omnigraph.txn.claims.store import ClaimStore  # noqa: PLC0415 - a read needs none of it
+
+        stores = self.stores
+        return ClaimStore(stores.control, self.line, stores.runtime, stores.settings, stores.watch)
+
+    @late_property
+    def phases(self) -> Phases:
+        """The steps of a publish."""
+        from omnigraph.txn.publish.phases import Phases  # noqa: PLC0415 - a read needs none of it
+
+        stores = self.stores
+        return Phases(self.manifest, stores.tables, stores.syncing, stores.runtime, stores.pool)
+
+    @late_property
+    def stager(self) -> Stager:
+        """What writes files that no version names yet."""
+        from omnigraph.txn.publish.stage import Stager  # noqa: PLC0415 - a read needs none of it
+
+        stores = self.stores
+        return Stager(stores.tables, self.line, stores.syncing, stores.runtime, stores.settings, stores.pool)
+
+    @late_property
+    def audit(self) -> AuditLog:
+        """What recovery did on the branch."""
+        from omnigraph.txn.recovery.audit import AuditLog  # noqa: PLC0415 - a read needs none of it
+
+        return AuditLog(self.stores.datasets, self.stores.syncing)
+
+    def _is_acknowledged(self, version: int) -> bool:
+        return self.claims.is_acknowledged(version)
 
     def snapshot(self, loaded: LoadedManifest) -> GraphSnapshot:
         """Return the snapshot of a loaded manifest."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from omnigraph.records import record
-from omnigraph.store.datasets import ReplaceableDataset
 from omnigraph.store.durability import DiskSync
-from omnigraph.store.staging import StagedCommit
-from omnigraph.store.tables.pins import FragmentRef, TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import check_choice, check_number, check_whole
 
+if TYPE_CHECKING:
+    from omnigraph.store.datasets import ReplaceableDataset
+    from omnigraph.store.staging import StagedCommit
+    from omnigraph.store.tables.pins import FragmentRef
+
+# A cleanup waits this long between recording its floors and looking for branches. So a branch that was made within that
+# time of choosing its beginning is seen by every cleanup that could take it away.
+SETTLE_S = 1.0
 _LONGEST_S = 365 * 86400.0
 _MAX_THREADS = 1024
 

@@ -38,7 +38,7 @@ from omnigraph.txn.changes import (
 from omnigraph.txn.manifest.requests import request_mark
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark, RunMark
 from omnigraph.txn.manifest.sequences import SequenceMark, StreamSequences
-from omnigraph.txn.publish.plan import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
+from omnigraph.txn.publish.kinds import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
 

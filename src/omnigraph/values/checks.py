@@ -5,7 +5,6 @@ A value of another type is refused, not converted: ``True`` is not a number of t
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
+from omnigraph.values.patterns import late_pattern
 
 _SHOWN = 100
 # What every counter and size of this package fits into.
@@ -170,6 +170,8 @@ def check_instance(what: str, value: object, kind: type | tuple[type, ...], *, o
 
 def meant(value: object, choices: Iterable[str]) -> str | None:
     """Return the hint that names the nearest of the words that are known, if one is near."""
+    import difflib  # noqa: PLC0415 - for mistakes
+
     near = difflib.get_close_matches(value[:_SHOWN].lower(), list(choices), n=1) if isinstance(value, str) else []
     return f"did you mean {near[0]!r}?" if near else None
 
@@ -181,7 +183,7 @@ def unfit(what: str, value: object, expected: str, hint: str | None = None) -> U
     return UsageError(f"{what} must be {expected}, not {shown}", details=details, hint=hint)
 
 
-_SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = late_pattern(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

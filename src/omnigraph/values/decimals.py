@@ -11,13 +11,14 @@ from decimal import Context, Decimal
 from typing import Self
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.patterns import late_pattern
 
 MAX_PRECISION = 38
 # So many digits every 64-bit float tells apart: a number that was written with no more of them is known from the float.
 _FLOAT_DIGITS = 15
 # No number that fits has a longer text, unless it is padded with zeros.
 _MAX_TEXT = 400
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
+_NUMBER = late_pattern(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
 _EXACT = Context(prec=1000)
 
 

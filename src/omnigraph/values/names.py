@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Self
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.values.checks import check_text
 from omnigraph.values.ids import is_ulid
+from omnigraph.values.patterns import late_pattern
 
 MAIN = "main"
 # A ref of this name serialised schema changes in older stores; it stays out of reach of people.
 INTERNAL_REFS = frozenset({"__schema_apply_lock__"})
-_SEGMENT = re.compile(r"[\w.\-]+")
+_SEGMENT = late_pattern(r"[\w.\-]+")
 MAX_NAME_BYTES = 200
 
 
@@ -100,7 +100,7 @@ def _ref_name_problem(name: str) -> str | None:
     return None
 
 
-_ENUM_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_ENUM_WORD = late_pattern(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
 from omnigraph.values.visible import make_visible
 
@@ -30,4 +29,6 @@ class Printable:
         return f"<{type(self).__name__}: {short}>"
 
     def _repr_html_(self) -> str:
+        from html import escape  # noqa: PLC0415 - for notebooks
+
         return f"<pre>{escape(str(self))}</pre>"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.records import record
 from omnigraph.values.ids import CommitId, Ulid, is_ulid
 from omnigraph.values.names import BranchName, TagName
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.temporal import parse_datetime
 
-_ANCESTOR = re.compile(r"(?P<branch>[^~]+)~(?P<steps>[0-9]{0,9})")
+_ANCESTOR = late_pattern(r"(?P<branch>[^~]+)~(?P<steps>[0-9]{0,9})")
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class BranchRef:
     """The current head of a branch."""
 
@@ -23,7 +22,7 @@ class BranchRef:
         return self.branch
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class AncestorRef:
     """The commit ``steps`` first parents before the head of a branch."""
 
@@ -34,7 +33,7 @@ class AncestorRef:
         return f"{self.branch}~{self.steps}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class CommitRef:
     """One commit, on whatever branch it landed."""
 
@@ -44,7 +43,7 @@ class CommitRef:
         return self.commit
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class TagRef:
     """The commit that a tag names."""
 
@@ -54,7 +53,7 @@ class TagRef:
         return f"tag:{self.tag}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class TimeRef:
     """The newest commit of a branch at or before a moment, in milliseconds since the epoch."""
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.patterns import late_pattern
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MS_PER_DAY = 86_400_000
 _MIN_DAYS, _MAX_DAYS = -(1 << 31), (1 << 31) - 1
@@ -20,10 +24,10 @@ _MAX_TEXT = 64
 _DATE = r"(?P<year>[0-9]{4}|[+-][0-9]{4,7})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
 _TIME = r"(?P<hour>[0-9]{2})(?P<colon>:?)(?P<minute>[0-9]{2})(?P=colon)(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
 _ZONE = r" *(?:[Zz]|(?P<sign>[+-])(?P<zone_hour>[0-9]{2})(?::?(?P<zone_minute>[0-9]{2}))?)"
-_DASHED = re.compile(_DATE)
-_COMPACT = re.compile(r"(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})")
-_TIMESTAMP = re.compile(f"{_DATE}[Tt ]{_TIME}(?:{_ZONE})?")
-_FINER = re.compile(r"\.[0-9]{3}[0-9]*[1-9]")
+_DASHED = late_pattern(_DATE)
+_COMPACT = late_pattern(r"(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})")
+_TIMESTAMP = late_pattern(f"{_DATE}[Tt ]{_TIME}(?:{_ZONE})?")
+_FINER = late_pattern(r"\.[0-9]{3}[0-9]*[1-9]")
 
 
 def parse_date(text: str) -> int:
@@ -92,6 +96,7 @@ def check_precision(instant_ms: Fraction, *, truncate: bool = False) -> int:
     Raises:
         ValueFormatError: it is finer, and ``truncate`` does not allow to cut it.
 
+    >>> from fractions import Fraction
     >>> check_precision(Fraction(-1, 1000), truncate=True)
     -1
     """

@@ -13,7 +13,7 @@ from omnigraph.runtime import counting
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange, TableDrop, TableReplace
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 

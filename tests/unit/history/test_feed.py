@@ -20,7 +20,7 @@ from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.history.merge import merge_branch
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 

@@ -9,7 +9,7 @@ from omnigraph.engine.mutate.values import rows_of
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.runs import pipeline_runs, runs_that_count
 from omnigraph.txn.manifest.rows import RunMark
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 

@@ -66,6 +66,14 @@ def test_our_parser_reads_what_lark_reads(language: str):
             assert ours.parse(text) == expected
 
 
+def test_only_the_states_that_a_text_visits_are_read():
+    made = open_tables("omnigraph.lang.gq")
+    assert (len(made.shifts), len(made.gotos), len(made.reductions)) == (0, 0, 0)
+    Parser(made, Shape(), LEXINGS["gq"](made)).parse("query q() { match { $p: Person } return { $p.age } }")
+    for table in (made.shifts, made.gotos, made.reductions):
+        assert 0 < len(table) < made.states / 4
+
+
 def test_tables_of_another_grammar_are_passed_over(monkeypatch: pytest.MonkeyPatch):
     grammar = 'start: WORD\nWORD: "x"\n'
     data = {"grammar.lark": grammar.encode(), "grammar.json": make_tables('start: WORD\nWORD: "y"\n').encode()}

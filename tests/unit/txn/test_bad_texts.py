@@ -13,7 +13,7 @@ from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import ManifestFile
 from omnigraph.txn.manifest.rows import BatchMark
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import BranchName, TagName
 

@@ -11,7 +11,7 @@ from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, n
 from omnigraph.errors import BatchRepeatedError
 from omnigraph.runtime import Runtime
 from omnigraph.txn.manifest.rows import MAX_APPS, BatchMark, ManifestChange, apply_change
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 

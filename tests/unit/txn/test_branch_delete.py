@@ -15,7 +15,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.runtime import Runtime
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName, TagName
 
 DRAFT = BranchName("draft")

@@ -34,7 +34,7 @@ from omnigraph.store.location import Storage
 from omnigraph.txn.changes import Compaction, TableDrop, TableRegister, TableReplace
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.txn_graph import NODE_SCHEMA, PERSON, TEAM, authority_of, init_graph, insert, node_rows, open_graph
 
 from omnigraph.txn.changes import TableDrop, TableRegister, TableReplace
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 
 LATER = "node:Later"
 

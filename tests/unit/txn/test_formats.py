@@ -12,7 +12,7 @@ from omnigraph.errors import FormatUnsupportedError, ManifestCorruptError
 from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.txn.manifest.codec import FORMAT_KEY, FormatChain
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import BranchName
 
 

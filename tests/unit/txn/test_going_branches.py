@@ -11,7 +11,7 @@ from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows,
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError
 from omnigraph.runtime import Runtime
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
 

@@ -8,7 +8,7 @@ from tests.txn_graph import KNOWS, PERSON, authority_of, edge_rows, history, ini
 
 from omnigraph.errors import KeyExistsError
 from omnigraph.runtime import Runtime, start_thread
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 
 
 @pytest.fixture

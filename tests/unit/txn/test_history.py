@@ -23,7 +23,7 @@ from omnigraph.store.tables.store import reclaim_older
 from omnigraph.txn.manifest.codec import encode_commits, encode_state
 from omnigraph.txn.manifest.file import StagedManifest
 from omnigraph.txn.manifest.lineage import RECENT_LIMIT, CommitCache, CommitLine
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
 from omnigraph.values.temporal import format_datetime

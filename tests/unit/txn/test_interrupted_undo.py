@@ -18,7 +18,7 @@ from tests.txn_graph import (
 from omnigraph.errors import FailpointError
 from omnigraph.runtime import Runtime
 from omnigraph.runtime.failpoints import fail, on_nth
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 
 IMPATIENT = TxnSettings(durability="relaxed", grace_s=0.0)

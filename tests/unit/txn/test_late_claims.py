@@ -13,7 +13,7 @@ from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.store import control as control_module
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 
 IMPATIENT = TxnSettings(durability="relaxed", grace_s=0.0)

@@ -13,7 +13,7 @@ from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError,
 from omnigraph.runtime import Runtime, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import BranchName
 
 

@@ -9,7 +9,7 @@ from omnigraph.errors import IdempotencyKeyError, KeyExistsError, RequestDeadlin
 from omnigraph.runtime import CallContext, ManualClock, Runtime, SystemRandomness, calling, start_thread
 from omnigraph.txn.manifest import requests
 from omnigraph.txn.manifest.lineage import RECENT_LIMIT
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 
 

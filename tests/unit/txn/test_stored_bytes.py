@@ -45,7 +45,8 @@ from omnigraph.txn.manifest.rows import (
     Tombstone,
     freeze_tables,
 )
-from omnigraph.txn.publish.plan import PLAN, ActionKind, PublishPlan, TableAction, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import PLAN, ActionKind, PublishPlan, TableAction
 from omnigraph.txn.recovery import audit
 from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass

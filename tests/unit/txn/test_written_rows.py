@@ -18,7 +18,7 @@ from omnigraph.store.tables.portable import (
     write_fragments_for,
 )
 from omnigraph.txn.changes import TableReplace, TableSteps, WrittenRows
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.transaction import CommitView
 from omnigraph.values import MAIN, BranchName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TextIO
 
 from omnigraph.catalog import Catalog
@@ -42,7 +42,7 @@ class ShellCommand:
     run: Callable[[ShellSession, str], None]
 
 
-@dataclass
+@record(frozen=False, kw_only=False, slots=False)
 class ShellSession:
     """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead.
 

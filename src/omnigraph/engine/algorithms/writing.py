@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,11 @@ from omnigraph.errors import (
     SchemaMovedError,
     UsageError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import counting, current_call, smallest
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId, check_text, meant
@@ -171,7 +172,7 @@ def _target(node: NodeType, call: AlgorithmCall, name: str) -> PropertyDef:
     return prop
 
 
-@dataclass(kw_only=True)
+@record(frozen=False)
 class _Writing:
     """A run on the state of a transaction; ``rows``, ``counts`` and ``warnings`` are those of the last one."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -84,7 +84,7 @@ def _not_found(edge: EdgeType, side: str, node: str) -> str:
     return f"{side} '{node}' not found in {node_type}"
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class ViolationList:
     """Collects violations in the order they are added; describes only as many as the caller wants to read."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -265,7 +264,7 @@ def embed_rows(
     return found
 
 
-@dataclass(kw_only=True)
+@record(frozen=False, slots=False)
 class VectorWrite:
     """Adds vectors to a transaction, again on a newer state when another writer came first.
 

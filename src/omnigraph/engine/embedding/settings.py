@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 from urllib.parse import urlsplit
@@ -13,6 +11,7 @@ from urllib.parse import urlsplit
 from omnigraph.errors import BadValue, EmbeddingSettingsError
 from omnigraph.records import record
 from omnigraph.values import check_text, meant
+from omnigraph.values.patterns import late_pattern
 
 ProviderKind = Literal["openai-compatible", "openai", "gemini", "local", "mock"]
 PROVIDERS: tuple[ProviderKind, ...] = get_args(ProviderKind)
@@ -23,7 +22,7 @@ LARGEST = 2**31 - 1
 _LEAST = MappingProxyType({"timeout_ms": 1, "deadline_ms": 0, "attempts": 1, "backoff_ms": 0})
 # What an HTTP header can carry without quoting.
 _SHOWN = 100
-_KEY = re.compile(r"[\x21-\x7e]+")
+_KEY = late_pattern(r"[\x21-\x7e]+")
 
 
 @record
@@ -58,7 +57,7 @@ DEFAULTS: Mapping[ProviderKind, ProviderDefaults] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record(kw_only=False)
 class Secret:
     """A key that does not show itself.
 
@@ -228,7 +227,7 @@ MOCK = "OMNIGRAPH_EMBEDDINGS_MOCK"
 
 _DEFAULT_PROVIDER: ProviderKind = "openai-compatible"
 _YES = frozenset({"1", "true", "yes", "on"})
-_NUMBER = re.compile(r"[0-9]{1,10}")
+_NUMBER = late_pattern(r"[0-9]{1,10}")
 _log = logging.getLogger(__name__)
 
 

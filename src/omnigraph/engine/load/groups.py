@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import Violation, ViolationGroup
+from omnigraph.records import record
 
 # More kinds of mistakes than anybody reads; those beyond are only counted.
 _MOST_GROUPS = 100
@@ -17,7 +18,7 @@ _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
 _Key = tuple[str, str, str | None, str]
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class _Group:
     sample: Violation
     count: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,8 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import counting, current_call
 from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.phases import refuse_repeated_batch
-from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices
@@ -275,7 +275,7 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
         yield rows
 
 
-@dataclass(kw_only=True)
+@record(frozen=False)
 class _Job:
     """What is left to do once all rows are read.
 

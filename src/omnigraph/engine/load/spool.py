@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ import pyarrow as pa
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import BadValue, FileAccessError
+from omnigraph.records import record
 from omnigraph.runtime import Failpoints
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Part:
     """The rows of one type so far."""
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from omnigraph.errors import BadValue, BranchMissingError, OmnigraphError, ValueFormatError
 from omnigraph.records import record
 from omnigraph.runtime import Clock, start_thread
-from omnigraph.txn.branches.refs import SETTLE_S
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.settings import SETTLE_S
 from omnigraph.values import BranchName, check_number, check_whole
 
 _log = logging.getLogger(__name__)

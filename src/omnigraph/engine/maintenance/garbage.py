@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.engine.maintenance.retention import KeptVersions
 from omnigraph.errors import OmnigraphError, StorageCorruptError, StorageFault, TableMissingError
@@ -56,7 +56,7 @@ class Ages:
     fence_ms: int
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Garbage:
     """What may be removed of one dataset: its versions first, so that none of them names files that are gone."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -48,7 +48,7 @@ from omnigraph.store.staging.steps import DetachedVersion, check_unmoved, detach
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableSteps
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole
@@ -164,7 +164,7 @@ class OptimizeResult(Printable):
             yield "no commit" if any(table.projections for table in self.tables) else "nothing to do"
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Work:
     """What was worked out for one table and waits to be published: steps upon ``base``, and what they lead to."""
 
@@ -177,7 +177,7 @@ class _Work:
     has_caught_up: bool = False
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Progress:
     """What has happened to a table so far."""
 

@@ -26,7 +26,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.table import Table
-from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
+from omnigraph.txn.claims.watch import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import GraphSnapshot

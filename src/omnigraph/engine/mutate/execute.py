@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -24,8 +24,9 @@ from omnigraph.engine.view import GraphView
 from omnigraph.errors import BadValue, SchemaMovedError
 from omnigraph.ir.model import MutationPlan
 from omnigraph.ir.parameters import ParameterRows
+from omnigraph.records import record
 from omnigraph.runtime import Runtime, counting
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
@@ -105,7 +106,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
     return mutation.result(run.outcome, done, branch=branch, actor=actor, counters=txn.counters)
 
 
-@dataclass(kw_only=True)
+@record(frozen=False)
 class _Run:
     """A mutation on the state of a transaction; ``outcome`` is what the last run did."""
 

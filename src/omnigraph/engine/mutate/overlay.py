@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Protocol, Self, assert_never
@@ -74,7 +73,7 @@ class OverlaidState:
         return ReadMemory.empty(shared.engines) if self.copies else shared
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Copy:
     """A copy, the revision of what was pending when it was made, and the name of its folder."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -99,7 +99,7 @@ _Refused: TypeAlias = Mapping[str, OmnigraphError]
 _Values: TypeAlias = dict[str, Any]
 
 
-@dataclass(kw_only=True)
+@record(frozen=False, slots=False)
 class Statements:
     """Runs statements: they read and change ``staging`` and nothing else.
 

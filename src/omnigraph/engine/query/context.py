@@ -18,8 +18,6 @@ from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
-from omnigraph.engine.query.search import TextIndex, TextIndexes
-from omnigraph.engine.query.search.best import ScoredTexts
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
@@ -41,13 +39,15 @@ from omnigraph.ir.model import (
     TextMatch,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, late_property
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.table import Table
 
 if TYPE_CHECKING:
     from omnigraph.engine.query.output.ranking import RankingInput
+    from omnigraph.engine.query.search import TextIndex, TextIndexes
+    from omnigraph.engine.query.search.best import ScoredTexts
 
 # Entities that a message about a row names.
 _PLACED = 5
@@ -55,12 +55,11 @@ _PLACED = 5
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
 
 
-@record
+@record(slots=False)
 class ReadMemory:
     """What the reads of one open graph share."""
 
     topology: TopologyCache
-    texts: TextIndexes
     demand: Demand
     engines: EnginePool
     versions: KnownVersions
@@ -70,11 +69,17 @@ class ReadMemory:
         """Return what reads begin with, with engines that others use as well if there are any."""
         return cls(
             topology=TopologyCache(),
-            texts=TextIndexes(),
             demand=Demand(),
             engines=engines or EnginePool(),
             versions=known_versions(),
         )
+
+    @late_property
+    def texts(self) -> TextIndexes:
+        """What is known of words."""
+        from omnigraph.engine.query.search import TextIndexes  # noqa: PLC0415 - few reads look for words
+
+        return TextIndexes()
 
 
 @record
@@ -308,6 +313,8 @@ class QueryContext:
             index = self.text_index(entities, name)
             codes, scores = index.scores(query) if limit is None else index.best(query, limit)
             self.limits.hold(codes.nbytes + scores.nbytes)
+            from omnigraph.engine.query.search.best import ScoredTexts  # noqa: PLC0415 - few reads look for words
+
             found = ScoredTexts(codes=codes, scores=scores, limit=limit)
             self._text_scores[key] = found
         return found.codes, found.scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class StepTrace:
     """One step: what it is, what was expected of it, and what it did."""
 
@@ -54,7 +54,7 @@ class StepTrace:
         return found
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class Trace:
     """The steps of one run, in the order of the plan. Time and calls are a step's own, without the steps before it."""
 

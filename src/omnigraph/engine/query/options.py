@@ -10,19 +10,17 @@ from omnigraph.records import record
 from omnigraph.runtime import memory_bytes
 from omnigraph.values import check_choice, check_flag, check_instance, check_whole, checked_names, size_of, unfit
 
+# How much a network of Python objects may hold unless more is asked for: a few hundred megabytes.
+MAX_ENTITIES = 100_000
+
 ExpandMode = Literal["auto", "indexed", "csr"]
-
-
 _MODES = ("auto", "indexed", "csr")
 NearestMode = Literal["auto", "exact"]
 _NEAREST = ("auto", "exact")
 SnapshotSchema = Literal["current", "commit"]
 _SCHEMAS = ("current", "commit")
 
-
 _MEMORY_VARIABLE = "OMNIGRAPH_QUERY_MEMORY"
-
-
 # One read of several at a time, beside what they share and what else the process does.
 _MEMORY_SHARE = 4
 

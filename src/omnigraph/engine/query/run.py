@@ -11,7 +11,6 @@ from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.query.context import LeadingRanking, MatchedRows, QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
-from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, ranked_table, resolve_ranking
 from omnigraph.engine.query.steps import QueryPlan
@@ -93,6 +92,8 @@ def _grouped(
 
 
 def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], schema: pa.Schema) -> pa.Table:
+    from omnigraph.engine.query.output.aggregates import aggregate  # noqa: PLC0415 - loaded for the reads that need it
+
     groups = aggregate(context, read, frames)
     table = pa.Table.from_arrays(groups.columns, schema=schema)
     if table.num_rows == 1 and read.limit != 0:

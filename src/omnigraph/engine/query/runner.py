@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -11,7 +11,6 @@ from omnigraph.catalog import Catalog
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.columns import held_bytes
 from omnigraph.engine.embedding import Embedder
-from omnigraph.engine.past import PastState, past_catalog, past_state
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
 from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
@@ -33,6 +32,9 @@ from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance
+
+if TYPE_CHECKING:
+    from omnigraph.engine.past import PastState
 
 _PAST_CATALOGS = 16
 
@@ -87,6 +89,8 @@ class PreparedRead:
     @property
     def is_renamed(self) -> bool:
         """Whether it reads an earlier state under names that the state itself may not have."""
+        from omnigraph.engine.past import PastState  # noqa: PLC0415 - most reads are of the newest state
+
         return isinstance(self.context.snapshot, PastState)
 
 
@@ -198,7 +202,7 @@ class QueryRunner:
             snapshot, past = self._state(call) if pending is None else (pending.snapshot, None)
         state: SupportsTables = snapshot
         memory = self.memory
-        versions: SupportsVersions = EntityVersions(self._store.refs, snapshot, memory.versions)
+        versions: SupportsVersions = EntityVersions(self._store, snapshot, memory.versions)
         if past is not None:
             # Columns of one version have other names here than for reads that use the schema of that state.
             state, memory = past, ReadMemory.empty(memory.engines)
@@ -283,6 +287,8 @@ class QueryRunner:
         Raises:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
+        from omnigraph.engine.past import past_catalog, past_state  # noqa: PLC0415 - most reads are of the newest state
+
         name = BranchName.parse(branch)
         found = self._store.refs.resolve_ref(at, name)
         try:

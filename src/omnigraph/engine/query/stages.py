@@ -18,7 +18,6 @@ from omnigraph.engine.query.functions.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.once import first_of_each, once_variable, tells_apart
-from omnigraph.engine.query.output.ranked_stage import RankedStage
 from omnigraph.engine.query.output.ranking import Embedded, RankingInput, resolve_ranking
 from omnigraph.engine.query.output.relational import (
     NUMBER,
@@ -224,6 +223,8 @@ class _StageRun:
         limit, offset = amount(context, output.limit, "limit"), amount(context, output.offset, "offset")
         limit = None if limit is None or not output.cuts_rows else limit + (offset or 0)
         given = context.rankings[rank.ranking]
+        from omnigraph.engine.query.output.ranked_stage import RankedStage  # noqa: PLC0415 - loaded for the stages that need it
+
         yield from RankedStage(context, self._kernel, rank, given, limit=limit, skips=offset is not None).run(frames)
 
     def _pieces(self, frames: Iterator[Frame]) -> Iterator[FrameRows]:

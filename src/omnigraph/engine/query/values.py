@@ -15,10 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.frame import Mask, Positions
-from omnigraph.engine.query.functions.comparisons import member_of
 from omnigraph.engine.query.functions.kernels import EVERY_ROW, cast_to, value_arrow_type
-from omnigraph.engine.query.functions.table import KERNELS
-from omnigraph.engine.query.functions.texts import grown_bytes
 from omnigraph.engine.query.predicates import SupportsRows, evaluate
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import (
@@ -142,6 +139,9 @@ def _apply(call: Apply, rows: ValueRows) -> pa.Array:
         return special(call, rows)
     arguments = [compute(argument, rows) for argument in call.arguments]
     types = [argument.type for argument in call.arguments]
+    from omnigraph.engine.query.functions.table import KERNELS  # noqa: PLC0415 - loaded for the reads that call a function
+    from omnigraph.engine.query.functions.texts import grown_bytes  # noqa: PLC0415 - see above
+
     grown = grown_bytes(call, arguments)
     if grown:
         rows.check_bytes(grown)
@@ -252,6 +252,8 @@ def _null_test(call: Apply, rows: ValueRows) -> pa.Array:
 
 
 def _member(call: Apply, rows: ValueRows) -> pa.Array:
+    from omnigraph.engine.query.functions.comparisons import member_of  # noqa: PLC0415 - see above
+
     item, items = call.arguments
     values = compute(item, rows)
     if isinstance(items, Constant | ParameterRef):

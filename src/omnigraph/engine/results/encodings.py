@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -19,6 +18,7 @@ from omnigraph.engine.decimals import decimal_texts
 from omnigraph.engine.results.info import ReadInfo
 from omnigraph.errors import InternalError
 from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.temporal import format_date, format_datetime, parse_date, parse_datetime
 from omnigraph.values.visible import make_visible
 
@@ -226,7 +226,7 @@ def _width(character: str) -> int:
 
 
 NO_ROWS = "(no rows)"
-_NEEDS_QUOTES = re.compile('[,"\r\n]')
+_NEEDS_QUOTES = late_pattern('[,"\r\n]')
 
 
 class TextSink(Protocol):

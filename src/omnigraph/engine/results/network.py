@@ -16,9 +16,6 @@ from omnigraph.errors import BadValue, LimitExceeded, ResultWithoutNodesError, V
 from omnigraph.records import record
 from omnigraph.values import check_whole
 
-# What a network of Python objects takes a few hundred megabytes for.
-MAX_ENTITIES = 100_000
-
 NodeKey = tuple[str, str]
 
 

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
+from omnigraph.engine.query.options import MAX_ENTITIES
 from omnigraph.engine.results import encodings
 from omnigraph.engine.results.encodings import CellLayout, Content, TextSink, host_rows
 from omnigraph.engine.results.info import ReadInfo, SupportsExplanation, WrittenProperty
-from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, MAX_ROWS, html_table, write_table
 from omnigraph.errors import BadValue, OmnigraphError, QueryCancelledError, ResultSpentError
 from omnigraph.runtime import Cost, Counters
@@ -269,6 +269,8 @@ class Result:
             ViewTooLargeError: there are more than ``limit`` of them.
             LibraryMissingError: networkx is not installed.
         """
+        from omnigraph.engine.results.network import network_of_rows  # noqa: PLC0415 - loaded for the views that need it
+
         return network_of_rows(self._info.pattern, self._batches, limit).to_networkx()
 
     def to_svg(self) -> str:
@@ -279,6 +281,7 @@ class Result:
             ViewTooLargeError: there are too many to be told apart.
         """
         from omnigraph.engine.results.drawing import draw_svg, picture_of_network  # noqa: PLC0415 - loaded for the views that need it
+        from omnigraph.engine.results.network import network_of_rows  # noqa: PLC0415 - see above
 
         network = network_of_rows(self._info.pattern, self._batches, MAX_ENTITIES)
         return draw_svg(picture_of_network(network, self._info.headline(self.num_rows)))

@@ -55,7 +55,7 @@ from omnigraph.runtime import Cost, Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn

@@ -42,8 +42,8 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters, counting
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.phases import has_moved
-from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices

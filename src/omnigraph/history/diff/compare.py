@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ class TablePair:
         return any(entry is not None and entry.row_count for entry in (self.before, self.after))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class OpenPair:
     """A pair with its tables opened."""
 
@@ -144,7 +143,7 @@ def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: Table
 _SHOWN = {SRC: "from", DST: "to"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Side:
     """The rows that one operation changed, as it found and left them."""
 

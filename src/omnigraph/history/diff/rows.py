@@ -7,7 +7,6 @@ reverse ranges and branches give exact answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from omnigraph.engine.equality import columns_equal, rows_equal
 from omnigraph.errors import InternalError
 from omnigraph.history.diff.change import ChangeOp
 from omnigraph.history.diff.selection import Addresses, Selection, select_differing
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 
@@ -29,7 +29,7 @@ _SLICE_ROWS, _BLOB_ROWS = 2048, 64
 _NONE: Addresses = np.zeros(0, dtype=np.uint64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StoredDifferingRows:
     """Rows of one version, known by id and address, ids ascending."""
 
@@ -60,7 +60,7 @@ class StoredDifferingRows:
         return self.take(np.arange(len(self.addresses)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StoredDelta:
     """Which rows of two versions differ; ``before`` and ``after`` are the same ids."""
 
@@ -131,7 +131,7 @@ __all__ = ["READ_WHOLE", "Check", "TableDelta", "rows_delta", "rows_equal", "sel
 READ_WHOLE = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class TableDelta:
     """Rows that differ, with all their columns, sorted by id inside each table.
 
@@ -281,7 +281,7 @@ class DifferingRows(Protocol):
         """Return the rows at these places, which ascend."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(kw_only=False, eq=False)
 class InMemoryRows:
     """Rows that are in memory."""
 
@@ -307,7 +307,7 @@ class InMemoryRows:
         return self.rows.take(pa.array(places))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class ChangedRows:
     """The difference between two versions of a table; ``before`` and ``after`` are the same ids."""
 

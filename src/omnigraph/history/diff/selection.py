@@ -7,7 +7,6 @@ same deletions is equal without being read; where only deletions differ, so do o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.records import record
 from omnigraph.store.tables.lookup import filter_stream
 from omnigraph.store.tables.pinned import ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.pins import FragmentRef
@@ -40,7 +40,7 @@ _NONE: Offsets = np.zeros(0, dtype=np.uint32)
 _NO_ADDRESSES: Addresses = np.zeros(0, dtype=np.uint64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Selection:
     """Rows of one version: all of some fragments, and single rows of others.
 
@@ -110,7 +110,7 @@ class Selection:
         return found.select(list(columns))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class FragmentPair:
     """Where two versions can differ: one fragment with other deletions in each, or one that only one of them has."""
 

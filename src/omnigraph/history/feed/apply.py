@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import msgspec
@@ -42,7 +42,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.manifest.rows import Commit, FeedMark
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId
@@ -185,7 +185,7 @@ def apply_batches(
     )
 
 
-@dataclass(kw_only=True)
+@record(frozen=False)
 class _Run:
     """A batch on the state of a transaction; the figures are those of the last attempt."""
 

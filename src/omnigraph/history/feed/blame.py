@@ -10,7 +10,6 @@ from its second parent belongs to the commit of the merged branch that wrote it,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
 from omnigraph.history.feed.first_parents import FirstParents
 from omnigraph.history.origins import origins_of
+from omnigraph.records import record
 from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
@@ -144,7 +144,7 @@ class _Blame:
         return _SHOWN.get(column, column) if self._entity.is_edge else column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Found:
     """The entity in one state: the table it stands in, if there is one, and its row, if there is one."""
 
@@ -153,7 +153,7 @@ class _Found:
     row: pa.Table | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Change:
     """What the commit at a place did to the entity: the columns that differ, and the row before and after."""
 

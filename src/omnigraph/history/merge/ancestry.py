@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 
+from omnigraph.records import record
 from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import CommitId
@@ -41,7 +42,7 @@ def best_common_ancestor(
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class SupportsLines:
     """Histories of branches, read newest first and only as far as a merge needs them.
 

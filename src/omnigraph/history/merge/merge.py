@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -49,7 +48,7 @@ from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.manifest.sequences import joined
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -271,7 +270,7 @@ def preview_merge(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Merging:
     """A merge under way: where it goes, and the state of the source that was captured for it."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from omnigraph.engine.query.runner import PendingRead
 from omnigraph.history.merge.planning import MergePlan
 from omnigraph.history.merge.schemas import SideTable, side_table
 from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, as_id_array, id_array
@@ -32,7 +32,7 @@ from omnigraph.values import CommitId
 _PART_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class MergeCandidate:
     """A merge that breaks no rule of the schema, as it would be.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +62,7 @@ from omnigraph.values import MAIN
 _MANY_IDS = 1 << 17
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Sides:
     """The three states that a merge is decided on."""
 
@@ -85,7 +85,7 @@ class Sides:
         return side_table(name, self.by_name[name], table_key, schemas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class MergePlan:
     """What a merge does to the target.
 
@@ -289,7 +289,7 @@ def _named(found: Sequence[RowConflicts], ids: Collection[str]) -> list[RowConfl
     return [item.only(pc.is_in(item.ids, value_set=wanted).to_numpy(zero_copy_only=False)) for item in found]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class ComparedTable:
     """What a merge compares of one table; all sides in the same columns.
 

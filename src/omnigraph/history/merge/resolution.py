@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, assert_never
 
 import numpy as np
@@ -18,6 +18,7 @@ from omnigraph.errors import BadValue, InternalError, UsageError
 from omnigraph.history.merge.conflicts import ENDS, ConflictKind, decided_together
 from omnigraph.history.merge.decisions import EntityDecision
 from omnigraph.history.merge.three_way import Mask, RowConflicts, TableMerge
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.values import meant
 
@@ -145,7 +146,7 @@ def settle_rows(merge: TableMerge, decisions: Mapping[str, EntityDecision], reso
     return replace(rest, conflicts=(*rest.conflicts, *left))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Settled:
     rows: pa.Table
     deletes: pa.Array

@@ -8,7 +8,7 @@ compared, decided and judged as if every side had had it from the beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ SideName = str
 _PREFERS: Mapping[str | None, Side] = {"ours": "target", "theirs": "source"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class SideTable:
     """One side's table of a type of the merged schema.
 
@@ -102,7 +102,7 @@ def side_table(
     return None if entry is None else SideTable(snapshot=snapshot, entry=entry)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class SettledSchemas:
     """The schema that a merge leads to.
 
@@ -365,7 +365,7 @@ class MergedView(GraphView):
         return None if found is None else found.table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class MergedRowsAfter:
     """The rows of a merged graph, for rules that the merged schema newly demands of the target's.
 

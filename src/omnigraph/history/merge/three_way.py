@@ -7,7 +7,7 @@ the work follows the size of that difference and never the size of a table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.equality import rows_equal
 from omnigraph.history.diff.rows import READ_WHOLE, TableDelta
 from omnigraph.history.merge.conflicts import ConflictKind
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import id_array
 from omnigraph.txn.manifest.rows import TableEntry
@@ -24,7 +25,7 @@ from omnigraph.txn.manifest.rows import TableEntry
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class RowConflicts:
     """Rows of one table that one kind of conflict is about, sorted by id; an image is None where no row is there.
 
@@ -52,7 +53,7 @@ class RowConflicts:
         return self.base, self.source, self.target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class TableMerge:
     """What a merge does to one table of the target.
 
@@ -128,7 +129,7 @@ def merge_rows(delta: TableDelta, target: pa.Table) -> TableMerge:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Meeting:
     """Rows of one side beside those of the target: ``met`` and ``target`` pair up, ``alone`` has no partner."""
 

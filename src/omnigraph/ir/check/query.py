@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from omnigraph.catalog.model import INTEGERS, Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.ir.check.match import check_block, check_clauses
-from omnigraph.ir.check.mutations import check_mutation
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
 from omnigraph.ir.check.output import (
     check_grouping,
@@ -84,6 +83,8 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
     scope = Scope(catalog=catalog, source=source, parameters=parameters, block_checker=check_block)
     body = decl.body
     if isinstance(body, ast.MutationBody):
+        from omnigraph.ir.check.mutations import check_mutation  # noqa: PLC0415 - a read needs none of it
+
         statements, projections = check_mutation(body, scope)
         return CheckedMutation(
             decl=decl,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
@@ -12,11 +12,12 @@ from omnigraph.ir.check.tree import CheckedNegation, EnumUse
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.source import SourceText, Span
+from omnigraph.records import record
 
 BlockChecker = Callable[["Scope", tuple[ast.Clause, ...], Span], CheckedNegation]
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Scope:
     """A scope grows as clauses are read; a block works on a copy.
 

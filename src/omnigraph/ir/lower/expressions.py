@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from itertools import count
 from typing import Any, Literal
@@ -56,7 +56,7 @@ _OPERATIONS: Mapping[type, str] = {
 }
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class PrivateNames:
     """Names that no text can hold, for what only serves the plan; one supply per query, so none repeats."""
 

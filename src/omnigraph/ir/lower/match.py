@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from omnigraph.ir.check.tree import (
@@ -53,9 +53,10 @@ from omnigraph.ir.model import (
 from omnigraph.ir.types import BOOL, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.ast import ANONYMOUS
+from omnigraph.records import record
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Component:
     """Bindings and traversals that share variables, each in text order."""
 
@@ -174,7 +175,7 @@ def lower_pending(lowering: Lowering, visible: frozenset[str]) -> tuple[Operator
     return tuple(found)
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Pipeline:
     lowering: Lowering
     outer: frozenset[str]

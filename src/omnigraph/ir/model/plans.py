@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Literal
@@ -25,8 +24,9 @@ from omnigraph.ir.model.expressions import (
 from omnigraph.ir.model.operators import ROW_MARK, AntiJoin, BlockValue, Operator, OptionalJoin
 from omnigraph.records import record
 from omnigraph.values.decimals import decimal_text
+from omnigraph.values.patterns import late_pattern
 
-_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INNER_CAPITAL = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def to_json(node: Any) -> dict[str, Any]:

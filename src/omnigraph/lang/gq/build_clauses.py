@@ -40,7 +40,6 @@ from omnigraph.lang.gq.ast import (
     Variable,
 )
 from omnigraph.lang.gq.build_expressions import ExpressionBuilder, bounded_integer, span_of
-from omnigraph.lang.gq.foreign import foreign_word_hint
 from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span
 from omnigraph.lang.source import Ident, Span
 
@@ -184,6 +183,8 @@ def _word_hint(word: str) -> str | None:
     if word in _JOINING_WORDS:
         return f"write a value on both sides of '{word}'"
     near = nearest_name(word, _JOINING_WORDS, cutoff=0.7)
+    from omnigraph.lang.gq.foreign import foreign_word_hint  # noqa: PLC0415 - for mistakes
+
     return foreign_word_hint(word) or (f"did you mean '{near}'?" if near else None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.lang.foreign_types import foreign_type
 from omnigraph.lang.gq.ast import (
     AliasRef,
     AllProperties,
@@ -350,6 +349,8 @@ def _require_base_type(name: Ident) -> None:
         raise SyntaxFinding("a decimal needs its precision and its scale", name.span, suggestion=_DECIMAL_HINT)
     if name.text == VECTOR:
         raise SyntaxFinding("a vector needs its dimension", name.span, suggestion=f"write '{VECTOR}(N)'")
+    from omnigraph.lang.foreign_types import foreign_type  # noqa: PLC0415 - for mistakes
+
     near = foreign_type(name.text) or nearest_name(name.text, BASE_TYPES)
     raise SyntaxFinding(
         f"'{name.text}' is not a parameter type",

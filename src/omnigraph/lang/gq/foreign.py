@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from omnigraph.lang.foreign_types import foreign_type
 from omnigraph.lang.parsing import nearest_name
+from omnigraph.values.patterns import late_pattern
 
 _TRAVERSAL = "write a traversal as '$a knows $b'"
 _AGGREGATED = "leave it out: rows are grouped by every returned expression without an aggregate"
@@ -35,12 +36,12 @@ _WORDS = {
 _DOUBLE_MARKS = {"==": "write '='", "<>": "write '!='", "||": "write 'or'", "&&": "write 'and'", "->": _TRAVERSAL}
 _MARKS = {"&": "write 'and'", "|": "write 'or'", "!": "write 'not'", ";": "remove it: nothing separates statements"}
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-_EDGE_IN_BRACKETS = re.compile(r"-\s*\[\s*[A-Za-z0-9_]*\s*\Z")
-_NODE_IN_PARENTHESES = re.compile(r"\(\s*[A-Za-z0-9_]*\s*\Z")
-_LIST_IN_PARENTHESES = re.compile(r"\bin\s*\([^()]*\Z")
-_RETURN_BEFORE = re.compile(r"\b(return|with)\s*\{\s*\Z")
-_AMOUNT_BEFORE = re.compile(r"\blimit\s+\S+\s*\Z")
-_WORD_BEFORE = re.compile(r"([a-z_]+)\s*\Z", re.IGNORECASE)
+_EDGE_IN_BRACKETS = late_pattern(r"-\s*\[\s*[A-Za-z0-9_]*\s*\Z")
+_NODE_IN_PARENTHESES = late_pattern(r"\(\s*[A-Za-z0-9_]*\s*\Z")
+_LIST_IN_PARENTHESES = late_pattern(r"\bin\s*\([^()]*\Z")
+_RETURN_BEFORE = late_pattern(r"\b(return|with)\s*\{\s*\Z")
+_AMOUNT_BEFORE = late_pattern(r"\blimit\s+\S+\s*\Z")
+_WORD_BEFORE = late_pattern(r"([a-z_]+)\s*\Z", re.IGNORECASE)
 _BLOCKS = ("optional", "exists", "count", "not")
 _SHOWN_BEFORE = 100
 

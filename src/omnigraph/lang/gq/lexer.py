@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from omnigraph.lang.lalr import END, Lexer, Row, Tables, Terminal, Token, UnreadableText
+from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 
 _SHAPES = ("VARIABLE", "NAME", "TYPE_NAME", "STRING", "FLOAT", "INTEGER", "ANNOTATION")
 # How the patterns of words end, and before which marks such a word is a name if a name may stand there.
@@ -18,11 +19,12 @@ _WORD_ENDS = {
     r"(?![A-Za-z0-9_]|\s*:)": ":",
     r"(?![A-Za-z0-9_]|\s*[:,{}|])": ":,{}|",
 }
-_LOOKING_AROUND = re.compile(r"\(\?(?:<=|!).*?\]\)")
+_LOOKING_AROUND = late_pattern(r"\(\?(?:<=|!).*?\]\)")
 _NAME, _MARK = "NAME", "MARK"
 
 
-class _Choice(NamedTuple):
+@record(kw_only=False)
+class _Choice:
     """A terminal that a word or a mark may be.
 
     ``others`` are the words that must follow. Before one of ``not_before`` it is a name instead, if a name may stand

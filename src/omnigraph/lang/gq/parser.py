@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from omnigraph.errors import MissingThing, QueryNotFoundError, QuerySyntaxError
 from omnigraph.lang.gq.ast import QueryDecl, QueryFile
 from omnigraph.lang.gq.builder import TreeBuilder
-from omnigraph.lang.gq.foreign import foreign_hint
 from omnigraph.lang.gq.lexer import QueryLexing
 from omnigraph.lang.lalr import Scan
 from omnigraph.lang.parsing import Grammar, TokenGroup, scan_comments
@@ -33,6 +32,13 @@ _JOINING = frozenset(
     }
 )
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "LSQB_ITEM", "LPAR_CALL"})
+
+
+def _foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) -> str | None:
+    from omnigraph.lang.gq.foreign import foreign_hint  # noqa: PLC0415 - for mistakes
+
+    return foreign_hint(text, start, found, accepted)
+
 
 _GRAMMAR = Grammar(
     package=__package__,
@@ -61,7 +67,7 @@ _GRAMMAR = Grammar(
         ),
         TokenGroup("an operator", _JOINING | _ARITHMETIC, least=3, is_guessed=True),
     ),
-    hint=foreign_hint,
+    hint=_foreign_hint,
 )
 
 
@@ -125,6 +131,8 @@ def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
     for query in file.queries:
         if query.name.text == name:
             return query
+    import difflib  # noqa: PLC0415 - for mistakes
+
     near = tuple(difflib.get_close_matches(name, _names(file), n=_MAX_NAMES_SHOWN, cutoff=0.5))
     raise QueryNotFoundError(
         f"query '{name}' was not found in {file.source.name}",

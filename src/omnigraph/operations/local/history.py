@@ -16,7 +16,7 @@ from omnigraph.history.merge import MergeResult, RevertResult, merge_branch, rev
 from omnigraph.history.merge import preview_merge as preview_merge_of
 from omnigraph.history.merge.planning import plan_merge
 from omnigraph.operations.local.writes import commit_id, for_newest_schema, unless_repeated
-from omnigraph.txn.publish.plan import OPERATIONS
+from omnigraph.txn.publish.kinds import OPERATIONS
 from omnigraph.txn.refs import LogFilter
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
 from omnigraph.values import BranchName, CommitId, TagName, Ulid, check_choice, check_text, check_whole

@@ -18,8 +18,8 @@ from omnigraph.errors import BatchRepeatedError, RepeatedRequest, RequestRepeate
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.phases import refuse_repeated_batch
-from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.transaction import OnConflict, WriteTxn
 from omnigraph.values import (
     BranchName,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, count
 from types import TracebackType
 from typing import Any, Self
@@ -42,7 +42,7 @@ _SAMPLES = 5
 _COUNTED = 1_000
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class RunBranch:
     """Where the rows of a run go first: the branch they are meant for, or one of the run's own.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from omnigraph.errors import BadValue, Mistake, UsageError
@@ -56,7 +56,7 @@ class SourceRows:
     progress: Mapping[str, Any]
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class _Look:
     """A source that is being looked at: either its rows are known, or the greatest value of its column has to be."""
 

@@ -27,7 +27,7 @@ from omnigraph.spark.resolution import Comparison, EvidenceNames, Resolution
 from omnigraph.spark.steps.resolving import CANONICAL, KeptEntities, ResolvedRecords, resolve_records
 from omnigraph.spark.steps.rows import StepRows, with_retired
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 
 # What changes files of tables, and no row.

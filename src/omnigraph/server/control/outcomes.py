@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from omnigraph.errors import IdempotencyKeyError, OmnigraphError, RepeatedRequest
+from omnigraph.records import record
 from omnigraph.runtime import CallContext, Clock
 from omnigraph.values.temporal import format_datetime
 
@@ -23,7 +24,7 @@ _Answer = TypeVar("_Answer")
 State = Literal["running", "succeeded", "failed"]
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Outcome:
     """One write of a request, and how far it is."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -182,7 +182,7 @@ class ExecutorMerge:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class ExecutorPlan(MergePlan):
     """A plan whose rows lie in the scratch place.
 

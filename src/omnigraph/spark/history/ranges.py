@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import pyarrow as pa
@@ -88,7 +88,7 @@ class Cut:
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class TableRanges:
     """How one table is divided: ids at which ranges begin, and the files of each range.
 
@@ -108,7 +108,7 @@ class TableRanges:
         return bisect_right(self.splits, entity_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Ranging:
     """Divides tables; ``compared`` opens their versions wherever tasks run."""
 

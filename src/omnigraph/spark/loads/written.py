@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import cast
 
@@ -148,7 +148,7 @@ class LoadedPart:
     copied_bytes: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Pending:
     owner: NodeType | EdgeType
     tables: list[pa.Table] = field(default_factory=list)

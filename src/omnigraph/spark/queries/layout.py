@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
 import pyarrow as pa
@@ -131,7 +131,7 @@ class Match:
         return replace(self, relation=relation, layout=kept, whole=None, most=most, estimate=estimate)
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class ColumnNames:
     """Names for columns, none of them twice in one read."""
 

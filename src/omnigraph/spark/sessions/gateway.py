@@ -10,12 +10,13 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import JobFault, MissingThing, SparkMissingError, SparkStartError
+from omnigraph.records import record
 from omnigraph.runtime.caches import cache_folder
 from omnigraph.spark.sessions.caches import cache_key
 from omnigraph.spark.sessions.reach import cause_of
@@ -28,7 +29,7 @@ _environment_lock = threading.Lock()
 _hosts: list[Host] = []
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Host:
     """A process of ours that hosts a driver, and the file that it writes its noise to."""
 

@@ -8,7 +8,7 @@ the scratch place says that nothing can name them, which a commit takes back bef
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 import pyarrow as pa
@@ -382,7 +382,7 @@ def _expect_schema(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedR
 _QUERY_ID = "sql.streaming.queryId"
 
 
-@dataclass
+@record(frozen=False, kw_only=False, slots=False)
 class StagedMessage(WriterCommitMessage):
     """What a task tells the process that commits; ``query_id`` names the stream."""
 

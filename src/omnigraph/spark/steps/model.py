@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.history.origins import RunOrigins
@@ -106,7 +106,7 @@ class StepsResult:
     quarantined: int = 0
 
 
-@dataclass(slots=True)
+@record(frozen=False, kw_only=False)
 class CountedStep:
     """What is counted of a step while its rows are on their way."""
 

@@ -6,7 +6,7 @@ On a newer state nodes may be there that were missing, so that every attempt to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -14,6 +14,7 @@ from omnigraph.engine.load import LoadMode
 from omnigraph.engine.load.sequences import StreamMemory
 from omnigraph.engine.rows.changes import NO_SEQUENCE
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
+from omnigraph.records import record
 from omnigraph.spark.keys import Places
 from omnigraph.spark.loads.change_log import LogChange
 from omnigraph.spark.loads.decided import TableFiles
@@ -44,7 +45,7 @@ from omnigraph.spark.steps.screening import (
 from omnigraph.txn.transaction import key_exists
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class Screener:
     """What was read of each type, less what cannot be taken.
 

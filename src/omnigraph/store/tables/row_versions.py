@@ -16,13 +16,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowDatasetVersionMeta
 
+from omnigraph.records import record
 from omnigraph.runtime import current_counters
 from omnigraph.store.protobuf import read_fields
 from omnigraph.store.tables.pinned import PinnedTable
@@ -59,7 +60,8 @@ def run_versions(raw: bytes) -> Iterator[int]:
             yield next((value for name, value in read_fields(run) if name == _VERSION and isinstance(value, int)), 0)
 
 
-class ChangeBounds(NamedTuple):
+@record(kw_only=False)
+class ChangeBounds:
     """What a fragment says of its rows: the version that none was created before, and that none was changed after."""
 
     created: int

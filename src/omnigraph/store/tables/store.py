@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from lance import LanceDataset, LanceOperation
 
@@ -20,12 +21,14 @@ from omnigraph.errors import (
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import Branches, DatasetStore
 from omnigraph.store.handles import OPEN_STAGES, PROBE_STAGES, apart, metered
-from omnigraph.store.staging.commit import StagedCommit
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.table import Table
 from omnigraph.store.transactions import CommitMark, find_landed, land, land_creation, read_mark
 from omnigraph.store.translate import translating
+
+if TYPE_CHECKING:
+    from omnigraph.store.staging.commit import StagedCommit
 
 
 def reclaim_older(datasets: DatasetStore, pin: TablePin, spared: Collection[int]) -> tuple[int, ...]:

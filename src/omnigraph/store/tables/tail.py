@@ -6,7 +6,6 @@ only leaves to make room. A writer puts in what it writes, so its own tail costs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
@@ -30,7 +29,7 @@ WHOLE_ROWS_BYTES = 4 << 20
 KEYS_ROWS = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class BlockKey:
     """Names the live rows of a fragment under one schema."""
 

@@ -34,7 +34,8 @@ from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
 from omnigraph.txn.branches.tags import Tags
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
-from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.values import BranchName

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BranchMissingError
+from omnigraph.runtime import late_property
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation, BranchLife, branch_missing
-from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.lineage import CommitLine
@@ -16,19 +17,28 @@ from omnigraph.txn.services import BranchServices, GraphStores, graph_closed
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
+if TYPE_CHECKING:
+    from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
+
 
 class OpenBranches:
     """What acts on each branch that was asked for. Threads may share it."""
 
-    def __init__(self, stores: GraphStores, refs: BranchRefs, formats: FormatChain, *, group_commit: bool) -> None:
+    def __init__(self, stores: GraphStores, formats: FormatChain, *, group_commit: bool) -> None:
         self._stores = stores
         self._formats = formats
         self._group_commit = group_commit
         self._lock = threading.Lock()
         self._refs: dict[str, BranchRecord] = {}
         self._is_closed = False
-        self.refs = refs
         self.authorities: dict[str, BranchWriter] = {}
+
+    @late_property
+    def refs(self) -> BranchRefs:
+        """The records of the branches other than main."""
+        from omnigraph.txn.branches.refs import BranchRefs  # noqa: PLC0415 - reads of main need none of it
+
+        return BranchRefs(self._stores)
 
     def branch_writer(self, branch: BranchName) -> BranchWriter:
         """Return what acts on a branch.
@@ -61,7 +71,10 @@ class OpenBranches:
 
     def services(self, line: BranchIncarnation) -> BranchServices:
         """Return what acts on one incarnation of a branch, live or not."""
-        return BranchServices(self._stores, BranchLife(line, self.refs.is_live), self._formats)
+        return BranchServices(self._stores, BranchLife(line, self._is_live), self._formats)
+
+    def _is_live(self, line: BranchIncarnation) -> bool:
+        return self.refs.is_live(line)
 
     @property
     def tables(self) -> TableStore:

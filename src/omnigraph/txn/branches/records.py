@@ -11,7 +11,6 @@ costs a deletion one listing, however many branches and tags a graph has. Main c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal
@@ -19,8 +18,9 @@ from typing import Literal
 from omnigraph.records import record
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.values.patterns import late_pattern
 
-_FILE = re.compile(r"(?P<number>[0-9]{1,18})\.(?P<what>json|gone)")
+_FILE = late_pattern(r"(?P<number>[0-9]{1,18})\.(?P<what>json|gone)")
 
 
 @record

@@ -28,7 +28,7 @@ from omnigraph.txn.branches.incarnation import BranchIncarnation, branch_missing
 from omnigraph.txn.branches.records import Dependant, DependantMarks, Generations, NamedObjects, NamedRecord
 from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import StoredCodec
 from omnigraph.values import MAIN, BranchName, CommitId
@@ -38,9 +38,6 @@ _log = logging.getLogger(__name__)
 REFS_PREFIX = "__branches"
 # Creators of overlapping names give way to each other; with random pauses one of them is through after a few turns.
 _ATTEMPTS = 8
-# A cleanup waits this long between recording its floors and looking for branches. So a branch that was made within that
-# time of choosing its beginning is seen by every cleanup that could take it away.
-SETTLE_S = 1.0
 
 
 class BranchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
-import threading
 from typing import Literal
 
 import msgspec
@@ -20,16 +18,17 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.claims.identity import WriterIdentity
+from omnigraph.txn.claims.watch import RECOVERY_PREFIX, ClaimWatch
 from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.stored_json import SealedCodec
 from omnigraph.values import Ulid
+from omnigraph.values.patterns import late_pattern
 
 _log = logging.getLogger(__name__)
 
-RECOVERY_PREFIX = "__recovery"
-_CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
-_TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
+_CLAIM = late_pattern(r"(?P<version>[0-9]+)\.json")
+_TAKEOVER = late_pattern(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
 
 
 class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,32 +73,6 @@ class PendingClaim:
     holder: str
     state: Literal["alive", "dead", "unknown"]
     silent_s: float
-
-
-class ClaimWatch:
-    """How long claims have been silent, by this process's own monotonic clock.
-
-    What a claim says about the time is not looked at: clocks of different machines tell nothing about each other.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: dict[str, tuple[tuple[int, str], float]] = {}
-
-    def silent_s(self, key: str, holding: Holding, now_s: float) -> float:
-        """Return for how long a claim was seen with this sign of life; 0 at the first look."""
-        sign = holding.turn, holding.sign
-        with self._lock:
-            known, since_s = self._seen.get(key, (None, now_s))
-            if known != sign:
-                self._seen[key] = sign, now_s
-                return 0.0
-            return now_s - since_s
-
-    def forget(self, key: str) -> None:
-        """Stop watching a claim that is gone."""
-        with self._lock:
-            self._seen.pop(key, None)
 
 
 class ClaimStore:
@@ -284,17 +257,6 @@ class ClaimStore:
         return tuple(
             key for key in keys if key.rpartition("/")[2].startswith(start) and key != self._claim_key(version)
         )
-
-
-def branch_of_key(key: str) -> tuple[str, str]:
-    """Return the branch name and incarnation whose claims lie where ``key`` does.
-
-    >>> branch_of_key("__recovery/team,x~01abc/7.json")
-    ('team/x', '01abc')
-    """
-    folder = key.removeprefix(f"{RECOVERY_PREFIX}/").partition("/")[0]
-    name, _, incarnation = folder.rpartition("~")
-    return name.replace(",", "/"), incarnation
 
 
 def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatchError, IdempotencyKeyError, OmnigraphError, RepeatedRequest
+from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, id_array
@@ -22,7 +22,7 @@ from omnigraph.txn.transaction import CommitView, WriteTxn, combine, key_exists
 from omnigraph.values import OperationId
 
 
-@dataclass(eq=False)
+@record(frozen=False, kw_only=False, eq=False)
 class Member:
     """One transaction of a batch and how it fares."""
 
@@ -33,7 +33,7 @@ class Member:
     first: Member | None = None
 
 
-@dataclass(frozen=True)
+@record(kw_only=False)
 class _Staged:
     """A staged table together with what it was staged from; it stays good while both are the same."""
 

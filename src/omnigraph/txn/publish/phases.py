@@ -24,7 +24,8 @@ from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.changes import ExternalChange, RowChange, TableAlter, TableRegister, WrittenRows
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
 from omnigraph.txn.manifest.rows import BatchMark, ManifestState
-from omnigraph.txn.publish.plan import PublishPlan, RebaseRule, WriteKind
+from omnigraph.txn.publish.kinds import RebaseRule, WriteKind
+from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.settings import Syncing
 from omnigraph.txn.transaction import WriteTxn
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -111,7 +111,7 @@ class CommitResult:
         return self.manifest.state.version
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Backoff:
     """How long one batch has waited, and how long it may; ``seen_s`` is when its base was known to be the newest."""
 
@@ -127,7 +127,7 @@ class _Backoff:
         self.started_s, self.looked_s, self.delay_s = now_s, 0.0, _FIRST_WAIT_S
 
 
-@dataclass
+@record(frozen=False, kw_only=False)
 class _Unsettled:
     """A plan that may have left something behind: its claim, and what it moved."""
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from omnigraph.errors import ClaimBusyError, ClaimHeld, CompareAndSwapLostError
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import FloorChange, ManifestChange, ManifestState
-from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.services import BranchServices
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 0.25

@@ -13,24 +13,26 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, Effect, InternalError
-from omnigraph.runtime import Clock, counting, current_call, start_thread
-from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.branches.delete import BranchDeletion
+from omnigraph.runtime import Clock, counting, current_call, late_property, start_thread
 from omnigraph.txn.branches.incarnation import branch_missing
-from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.requests import request_mark
-from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.publisher import CommitResult, Publisher
-from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.services import BranchServices, graph_closed
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import CommitId, OperationId, checked_text
+
+if TYPE_CHECKING:
+    from omnigraph.store.tables.pins import TablePin
+    from omnigraph.txn.branches.delete import BranchDeletion
+    from omnigraph.txn.branches.refs import BranchRecord
+    from omnigraph.txn.manifest.rows import Commit
+    from omnigraph.txn.publish.publisher import CommitResult, Publisher
+    from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
+    from omnigraph.txn.transaction import WriteTxn
 
 _Work = TypeVar("_Work")
 _Result = TypeVar("_Result")
@@ -239,8 +241,6 @@ class BranchWriter:
         self._known: LoadedManifest | None = None
         self._known_at_s = 0.0
         self._known_lock = threading.Lock()
-        self._recoverer = Recoverer(services)
-        self._publisher = Publisher(services, self._recoverer)
         self._queue: BranchQueue[WriteTxn, CommitResult] = BranchQueue(
             self._run,
             can_group=lambda txn: group_commit and txn.can_group,
@@ -249,10 +249,22 @@ class BranchWriter:
             clock=services.runtime.clock,
             busy=self._busy,
             refuse=lambda: branch_missing(services.line.name) if self._is_forgotten else graph_closed(),
-            forsake=WriteTxn.forsake,
+            forsake=lambda txn: txn.forsake(),
             late=lambda txn: txn.lateness(services.runtime.clock),
         )
         self._is_forgotten = False
+
+    @late_property
+    def _recoverer(self) -> Recoverer:
+        from omnigraph.txn.recovery.recoverer import Recoverer  # noqa: PLC0415 - a read needs none of it
+
+        return Recoverer(self.services)
+
+    @late_property
+    def _publisher(self) -> Publisher:
+        from omnigraph.txn.publish.publisher import Publisher  # noqa: PLC0415 - a read needs none of it
+
+        return Publisher(self.services, self._recoverer)
 
     @property
     def waiting(self) -> int:
@@ -280,6 +292,8 @@ class BranchWriter:
             RequestRepeatedError: the request that is being executed was published before.
             IdempotencyKeyError: its key was used before, for another write.
         """
+        from omnigraph.txn.transaction import WriteTxn  # noqa: PLC0415 - a read needs none of it
+
         ids = self.services.runtime.ids
         with counting() as counters:
             snapshot = self.snapshot() if on is None else on
@@ -387,7 +401,9 @@ class BranchWriter:
     def close(self) -> None:
         """Refuse further writes, finish those under way and what runs behind acknowledged ones."""
         self._queue.close()
-        self._publisher.close()
+        # Nothing was published by one that was never asked for.
+        if "_publisher" in vars(self):
+            self._publisher.close()
 
     def _busy(self, waited_s: float) -> ClaimBusyError:
         name, known = self.services.line.name, self.known()
@@ -400,7 +416,7 @@ class BranchWriter:
     def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:
         base, seen_s = self._newest_known(batch)
         outcomes = self._publisher.publish(batch, base, seen_s)
-        done = [outcome for outcome in outcomes if isinstance(outcome, CommitResult)]
+        done = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
         if done:
             self._learn(max(done, key=lambda result: result.manifest_version).manifest)
         self._tell([result.commit for result in done])

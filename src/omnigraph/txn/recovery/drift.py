@@ -13,7 +13,8 @@ from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, TableEntry
-from omnigraph.txn.publish.plan import ActionKind, PublishPlan, TableAction, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import ActionKind, PublishPlan, TableAction
 from omnigraph.txn.publish.retention import Recover, publish_alone, publish_plan
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.recovery.undo import plan_undo

@@ -27,7 +27,8 @@ from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.claims.store import Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
-from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table, stands_within

@@ -9,7 +9,8 @@ import msgspec
 from omnigraph.store.staging import stage_undo
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, TableEntry
-from omnigraph.txn.publish.plan import ActionKind, PublishPlan, TableAction, WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.plan import ActionKind, PublishPlan, TableAction
 from omnigraph.txn.recovery.classify import Observation
 from omnigraph.txn.services import BranchServices
 from omnigraph.values import CommitId, OperationId

@@ -8,7 +8,7 @@ from omnigraph.engine.constraints import check_change
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.txn.publish.batch import _accept
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

@@ -32,7 +32,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, write_fragments_for
 from omnigraph.txn.changes import WrittenRows
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Team { code: String @key }\n"

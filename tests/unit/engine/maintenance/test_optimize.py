@@ -22,7 +22,7 @@ from omnigraph.store.projections import keys
 from omnigraph.store.staging import IndexBuild, indexes
 from omnigraph.store.staging.indexes import segments_of
 from omnigraph.txn.changes import IndexBuilds, TableSteps
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

@@ -13,7 +13,7 @@ from omnigraph.engine.comparison import column_of, compare
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.ir.model import TargetColumn
 from omnigraph.ir.types import F64, I64, TEXT
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 OPS = {

@@ -18,7 +18,7 @@ from omnigraph.errors import (
 from omnigraph.lang.pg import parse_schema
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

@@ -9,7 +9,7 @@ from tests.session_graph import open_session, read_graph
 from omnigraph.errors import BranchMissingError, PreconditionFailedError, ReadOnlyError, UsageError, ValueFormatError
 from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge, revert_commit
 from omnigraph.txn.changes import Compaction
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 PERSON, TEAM, KNOWS = "node:Person", "node:Team", "edge:Knows"

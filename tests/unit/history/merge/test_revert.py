@@ -16,7 +16,7 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 PERSON, KNOWS = "node:Person", "edge:Knows"

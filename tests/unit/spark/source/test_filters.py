@@ -35,7 +35,7 @@ from omnigraph.spark.source.filters import FilterTranslator
 from omnigraph.spark.source.types import spark_schema, to_wire, wire_schema
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import TableTicket, read_fragments
-from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

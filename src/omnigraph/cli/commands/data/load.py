@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -67,7 +66,7 @@ _LONG_BYTES = 256 << 20
 _PHASES = {"read": "reading", "check": "checking", "write": "writing"}
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class LoadBar:
     """How far a load is, drawn anew whenever it says so."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,15 +17,16 @@ from omnigraph.engine.query.functions.kernels import Kernel, cast_to, failure, v
 from omnigraph.engine.query.functions.moments import make_moments, milliseconds
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Apply
+from omnigraph.values.patterns import late_pattern
 from omnigraph.values.temporal import format_date, format_datetime, parse_date, parse_datetime
 
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_WHOLE = late_pattern(r"[+-]?[0-9]+")
 
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = late_pattern(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 _BOOLS = {"true": True, "false": False}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +75,7 @@ class _Links:
     edges: Positions
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Level:
     """Nodes at one distance from the start of their row; ``ranks`` order them by the least path that leads there."""
 
@@ -121,7 +121,7 @@ def shortest_paths(search: PathSearch, codes: Positions) -> Iterator[FoundPaths]
             yield _traced(search, levels)
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Corridor:
     """Where rows may pass: ``levels`` holds by distance the keys of row and node that lie on a shortest path.
 

@@ -10,12 +10,9 @@ import numpy as np
 
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import MISSING, Frame, Mask
-from omnigraph.engine.query.operators.blocks import anti_join, block_value, optional_join, unwind
 from omnigraph.engine.query.operators.expand import count_expand, expand_rows
-from omnigraph.engine.query.operators.intersect import intersect_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import narrow, scan, union_scan, widen
-from omnigraph.engine.query.operators.walk import walk_rows
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
     BlockStep,
@@ -117,12 +114,16 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
         case Expand():
             return expand_rows(context, step, _present(context, frames, step.source))
         case Walk():
+            from omnigraph.engine.query.operators.walk import walk_rows  # noqa: PLC0415 - loaded for the steps that need it
+
             return walk_rows(context, step, _present(context, frames, step.source))
         case Filter():
             return filter_rows(context, step, frames)
         case LinkTest():
             return link_test(context, step, _present(context, frames, step.source, step.destination))
         case Intersect():
+            from omnigraph.engine.query.operators.intersect import intersect_rows  # noqa: PLC0415 - loaded for the steps that need it
+
             sources = [link.source for link in step.links]
             return intersect_rows(context, step, _present(context, frames, *sources))
         case CountExpand():
@@ -148,15 +149,17 @@ def _apply_mixed(context: QueryContext, step: UnionScan | Narrow | Widen, frames
 def _apply_block(
     context: QueryContext, step: AntiJoinStep | OptionalStep | BlockStep | Unwind, frames: Iterator[Frame]
 ) -> Iterator[Frame]:
+    from omnigraph.engine.query.operators import blocks  # noqa: PLC0415 - loaded for the steps that need it
+
     match step:
         case AntiJoinStep():
-            return anti_join(context, step, frames, run_steps)
+            return blocks.anti_join(context, step, frames, run_steps)
         case OptionalStep():
-            return optional_join(context, step, frames, run_steps)
+            return blocks.optional_join(context, step, frames, run_steps)
         case BlockStep():
-            return block_value(context, step, frames, run_steps)
+            return blocks.block_value(context, step, frames, run_steps)
         case Unwind():
-            return unwind(context, step, frames)
+            return blocks.unwind(context, step, frames)
         case _:
             assert_never(step)
 

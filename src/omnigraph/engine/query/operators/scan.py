@@ -16,7 +16,6 @@ from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, RowIds, tagged, untagged
 from omnigraph.engine.query.predicates import evaluate, read_columns, storage_filter
-from omnigraph.engine.query.search import rank_order
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Column, Compare, Narrow, Predicate, TextMatch, UnionScan, Widen
@@ -142,6 +141,8 @@ def _ranked_ids(context: QueryContext, step: Scan, entities: Entities) -> RowIds
     limit = None if step.filters else leading.limit
     codes, scores = context.text_scores(entities, leading.ranking.field.property, query, limit=limit)
     if limit is not None:
+        from omnigraph.engine.query.search import rank_order  # noqa: PLC0415 - few reads look for words
+
         best = rank_order(scores, codes, entities.id_ranks, limit=limit, is_descending=True)
         codes = np.sort(codes[best])
     return entities.row_ids_of(codes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,6 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import MISSING, Frame, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.output.ordering import entity_ranks, rank_values
-from omnigraph.engine.query.search import fuse, nearest, rank_order, squared_norms
-from omnigraph.engine.query.search.approximate import ApproximateSearch, VectorSearch
 from omnigraph.engine.query.steps import QueryPlan, Scan
 from omnigraph.errors import BadValue, ParameterProblem, QueryParameterError, QueryRuntimeError
 from omnigraph.ir.model import (
@@ -30,6 +28,9 @@ from omnigraph.ir.model import (
 )
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.approximate import VectorSearch
 
 Scores = npt.NDArray[np.float64]
 # A text, the dimension of its vector, and the model that the schema names.
@@ -233,6 +234,8 @@ def _ranked_entities(
                 )[0]
                 for arm, query in zip((ranking.first, ranking.second), given.queries, strict=True)
             )
+            from omnigraph.engine.query.search import fuse  # noqa: PLC0415 - loaded for the reads that rank
+
             return fuse(first, second, given.k, most)
         case _:
             assert_never(ranking)
@@ -246,6 +249,8 @@ def _nearest(
     entities: Entities,
     codes: Positions,
 ) -> tuple[Positions, Scores]:
+    from omnigraph.engine.query.search.approximate import ApproximateSearch  # noqa: PLC0415 - loaded for the reads that rank
+
     query = given.queries[0]
     search = ApproximateSearch(entities, ranking.field.property, context.options)
     if not search.is_wanted or not len(codes) or most <= 0:
@@ -266,6 +271,8 @@ def _nearest(
 
 def planned_searches(context: QueryContext, plan: QueryPlan) -> Iterator[VectorSearch]:
     """Yield how a read would search the vectors that the schema lets it search approximately."""
+    from omnigraph.engine.query.search.approximate import ApproximateSearch  # noqa: PLC0415 - see above
+
     ranks = [(plan.read.ranking, plan.variables)]
     for stages in plan.stages:
         ranks += [(stage.output.rank.ranking, stage.variables) for stage in stages if stage.output.rank is not None]
@@ -283,6 +290,8 @@ def planned_searches(context: QueryContext, plan: QueryPlan) -> Iterator[VectorS
 def _nearest_exactly(
     name: str, query: Sequence[float], most: int, entities: Entities, codes: Positions
 ) -> tuple[Positions, Scores]:
+    from omnigraph.engine.query.search import nearest, squared_norms  # noqa: PLC0415 - see above
+
     image = entities.image
     norms = image.derived(name, "squared norms", squared_norms)
     return nearest(image.column(name), query, most, entities.id_ranks, codes, norms)
@@ -310,6 +319,8 @@ def _best(
 ) -> tuple[Positions, Scores]:
     """Return the best entities of all types, best first, and their values."""
     codes, values = (np.concatenate(column) for column in zip(*found, strict=True))
+    from omnigraph.engine.query.search import rank_order  # noqa: PLC0415 - see above
+
     order = rank_order(values, codes, entities.id_ranks, limit=limit, is_descending=is_descending)
     return codes[order], values[order]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from omnigraph.engine.query.planner.facts import Facts, map_sequences
 from omnigraph.engine.query.steps import Intersect, Link, QueryPlan, Scan, Step
 from omnigraph.ir.model import Direction, Expand, Filter, SameEntity
+from omnigraph.records import record
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 # Lists so many times longer than those that are looked through cost more to have at hand than a test per row.
@@ -30,7 +31,7 @@ def _intersected(steps: tuple[Step, ...], facts: Facts) -> tuple[Step, ...]:
     return tuple(rewriting.steps)
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Rewriting:
     """The steps so far, and which of them bound each variable; only joins may be reached back over."""
 

@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from Stemmer import Stemmer
 from Stemmer import version as stemmer_version
 
+from omnigraph.values.patterns import late_pattern
+
 # Raised whenever some text gives other terms than before: stored postings of another analysis are not used.
 REVISION = 1
 # Letters and stems are what these say.
@@ -77,10 +79,12 @@ class _Folding(dict[int, str]):
 
 _FOLDING = _Folding()
 # Marks that put an accent on a letter; loose ones stand after a letter that was folded, or after no letter at all.
-_LOOSE_MARKS = re.compile(r"(?:^|(?<=[\x00-\x7f]))[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
-_VARIATION_SELECTORS = re.compile(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_LOOSE_MARKS = late_pattern(
+    r"(?:^|(?<=[\x00-\x7f]))[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+_VARIATION_SELECTORS = late_pattern(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _ZERO_WIDTH_SPACE = "\u200b"
-_LETTER_WITH_SOMETHING = re.compile(r"LATIN SMALL LETTER ([A-Z]) WITH ")
+_LETTER_WITH_SOMETHING = late_pattern(r"LATIN SMALL LETTER ([A-Z]) WITH ")
 _WRITTEN_OUT = {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d", "\u0131": "i", "ŋ": "n", "ȷ": "j"}
 
 

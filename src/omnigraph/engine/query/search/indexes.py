@@ -6,12 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.engine.query.search.index import TextIndex
 from omnigraph.engine.query.search.stored import find_text, make_text
 from omnigraph.engine.query.search.versions import FittedParts, SupportsTexts, fit, index_of, with_base, with_rest
+from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.table import Table
 
@@ -32,7 +32,7 @@ Key = tuple[TablePin, str]
 Origin = Literal["built", "extended", "opened"]
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class TextIndexStats:
     """How often an index was built from nothing, extended from another version, found, and dropped for room.
 
@@ -191,7 +191,7 @@ def _private_bytes(indexes: Iterable[TextIndex]) -> int:
     return size + sum(parts.values())
 
 
-@dataclass(slots=True, kw_only=True)
+@record(frozen=False)
 class _Builder:
     lock: threading.Lock
     users: int = 0

@@ -7,7 +7,6 @@ is found by halving without a dictionary, and the arrays can be mapped from a fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -21,6 +20,7 @@ from omnigraph.engine.query.search.analysis import Spellings, Vocabulary, batche
 from omnigraph.engine.query.search.classes import TermClasses, classes_of
 from omnigraph.engine.query.search.places import Moves
 from omnigraph.errors import InternalError
+from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 
 Check = Callable[[int], None]
@@ -42,7 +42,7 @@ _CLASSES_BYTES = 64 << 20
 NO_TEXT = -1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@record(slots=False, eq=False, repr=False)
 class Postings:
     """Postings in CSR form: those of term ``t`` stand at ``offsets[t]:offsets[t + 1]`` of ``places`` and ``counts``.
 

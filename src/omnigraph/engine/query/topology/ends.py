@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.topology.adjacency import code_width
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.segments import Codes
+from omnigraph.records import record
 from omnigraph.runtime import run_both
 from omnigraph.store.tables.pinned import KEY
 
@@ -30,7 +30,7 @@ EndCodes = npt.NDArray[np.int32 | np.int64]
 Check = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@record(eq=False)
 class EdgeEnds:
     """Both ends of every edge of an edge table, by the edge's code; -1 where no node has that id.
 

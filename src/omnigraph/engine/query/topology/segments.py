@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import InternalError
+from omnigraph.records import record
 from omnigraph.store.projections.coverage import deleted_rows
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.pins import FragmentRef
@@ -31,7 +32,7 @@ _SLOTS_PER_ROW = 8
 _FEW_PIECES = 32
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
+@record(eq=False, weakref_slot=True)
 class SegmentChunk:
     """One column of one segment."""
 
@@ -62,7 +63,7 @@ class SegmentChunk:
         return cls(arrays=tuple(arrays), size_bytes=sum(array.nbytes for array in arrays))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@record(slots=False, eq=False)
 class FragmentSegment:
     """The live rows of one fragment.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ _GROUPED_ROWS = 1 << 17
 _PARTIAL_ROWS = 1 << 19
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class GroupTask:
     """Groups the rows of one part, leaving what can be merged with the groups of other parts."""
 
@@ -92,7 +91,7 @@ def _renamed(groups: pa.Table) -> pa.Table:
     return groups.rename_columns([name.replace(_MARK, _SAFE) for name in groups.column_names])
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class MergeGroupsTask:
     """Makes whole groups of the partial ones that have come together, and keeps those that can be among the first."""
 
@@ -110,7 +109,7 @@ class MergeGroupsTask:
         yield encode_output(read, _first_groups(read, self.grouping.merge(rows)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(slots=False)
 class NoRowsTask:
     """Makes the partial groups of no rows, so that there is a part to merge even where Spark drops all of them."""
 
