@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.maintenance.auto import AutoMaintenance, MaintenanceSettings
 from omnigraph.errors import OmnigraphError
-from omnigraph.runtime import Runtime, late_property, loading
+from omnigraph.runtime import Runtime, late_property
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
@@ -154,13 +153,6 @@ class OpenGraph:
             self.reads.close()
         self.embedder.close()
         self.store.close()
-
-    def load_reading(self) -> None:
-        """Load what runs reads now, so that the first of them need not wait for it: most programs read."""
-        with loading(much=True):
-            for name in ("engine.query.stages", "operations.local.reads"):
-                import_module(f"omnigraph.{name}")
-            _ = self.reads
 
     def snapshot(self, branch: str = MAIN, at: str | None = None) -> GraphSnapshot:
         """Return the state that ``at`` names, seen from a branch; the newest of the branch when None.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ from omnigraph.graph.arguments.values import NamedText
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import Backend
 from omnigraph.policy import Actor
+from omnigraph.runtime import loading
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.settings import TxnSettings
@@ -69,9 +71,17 @@ def open_local(
     """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
     asks, decides = _actor(actor), _policy(policy)
     opened = OpenGraph.open(Storage.open(uri, options), mode=mode, **how)
-    opened.load_reading()
+    _load_reading(opened)
     backend: Backend = LocalBackend(opened, mode)
     return _authorized(backend, decides, asks)
+
+
+def _load_reading(opened: OpenGraph) -> None:
+    """Load what runs reads now, so that the first of them need not wait for it: most programs read."""
+    with loading(much=True):
+        import_module("omnigraph.engine.query.stages")
+        import_module("omnigraph.operations.local.reads")
+        _ = opened.reads
 
 
 def _actor(given: object) -> Actor | None:
