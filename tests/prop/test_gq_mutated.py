@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from omnigraph.errors import DiagnosticError, OmnigraphError
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.format import format_queries
@@ -50,6 +52,7 @@ _VOCABULARY = (
 )
 
 
+@pytest.mark.more
 def test_mutated_queries_raise_nothing_but_our_errors():
     cases = [*load_cases(_CORPUS / "gq-syntax"), *load_cases(_CORPUS / "gq-format")]
     texts = [case.sections["query"] for case in cases if "error" not in case.sections.get("expect", "")]

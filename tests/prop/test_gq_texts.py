@@ -6,6 +6,7 @@ import os
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import QuerySyntaxError
@@ -78,6 +79,7 @@ def test_a_formatted_text_parses_to_the_same_tree_and_stays_as_it_is(tokens: Tok
     check_formatting(parse_generated(joined(tokens)))
 
 
+@pytest.mark.more
 @_profile
 @given(commented(second_edition()))
 def test_no_comment_of_a_text_is_lost(text: str):

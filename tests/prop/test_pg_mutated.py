@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from omnigraph.errors import DiagnosticError, OmnigraphError
 from omnigraph.lang.pg import format_schema, parse_schema
 from omnigraph.lang.pg.ast import SchemaFile
@@ -19,6 +21,7 @@ _VOCABULARY = (
 )
 
 
+@pytest.mark.more
 def test_mutated_schemas_raise_nothing_but_our_errors():
     cases = [*load_cases(_CORPUS / "pg-syntax"), *load_cases(_CORPUS / "pg-format")]
     texts = [case.sections["schema"] for case in cases if "error" not in case.sections.get("expect", "")]
