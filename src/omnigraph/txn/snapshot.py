@@ -17,6 +17,7 @@ from omnigraph.errors import (
 )
 from omnigraph.store.tables.store import TableStore
 from omnigraph.store.tables.table import Table
+from omnigraph.txn.branches.incarnation import Explaining
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestState, TableEntry
 
@@ -85,7 +86,7 @@ class GraphSnapshot:
             BranchMissingError: the branch was deleted.
             HistoryGoneError: this is not the newest state any more, and was reclaimed.
         """
-        return _StateReading(self)
+        return Explaining(self.explain)
 
     def explain(self, error: BaseException) -> None:
         """Raise that the branch was deleted or the state reclaimed, if that is why something is missing.
@@ -112,19 +113,3 @@ class GraphSnapshot:
         return HistoryGoneError(
             f"the state of commit '{head.commit}' was reclaimed: table '{table_key}'", details=details
         )
-
-
-class _StateReading:
-    """A block that reads tables of a state; a class of its own, as every read enters one."""
-
-    __slots__ = ("_snapshot",)
-
-    def __init__(self, snapshot: GraphSnapshot) -> None:
-        self._snapshot = snapshot
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._snapshot.explain(error)

@@ -242,7 +242,7 @@ def build_after_load(
 
 
 class BuildStopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """Stops a build that is no longer wanted; maintenance catches it."""
+    """Raised inside a build that was cancelled; maintenance catches it."""
 
 
 def stopping(is_stopped: Callable[[], bool]) -> Check:

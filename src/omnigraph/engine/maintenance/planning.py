@@ -40,8 +40,8 @@ from omnigraph.values import checked_names
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
 IndexAction = Literal["built", "extended", "rebuilt", "removed", "skipped"]
 ID_INDEX = "og_id_btree"
-# Indexes that nobody asks unless they are wanted: those of words and those that compare every vector, which earlier
-# versions built, and those on ids.
+# Indexes that no query uses, unless the plan of the table asks for them: full-text and plain vector indexes, which
+# earlier versions built, and indexes on ids.
 _UNUSED = re.compile(r"og_p[0-9]+_(?P<kind>fulltext|vector)|og_id_(?P<order>btree)")
 
 
@@ -167,7 +167,7 @@ def plan_table_indexes(
 def wanted_indexes(catalog: Catalog, table_key: str, table: Table) -> tuple[IndexBuild, ...]:
     """Return the indexes that a table is to have; none for a table that no type of the schema has.
 
-    Where ids are found by the keys of the table, nobody would ask an index on them.
+    No index on ids is built where the keys projection answers lookups.
     """
     owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
     owner = next((owner for owner in owners if owner.table_key == table_key), None)

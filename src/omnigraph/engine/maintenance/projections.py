@@ -36,7 +36,7 @@ class ProjectionInput:
         table_key: the table.
         columns: the columns that the projection is made from.
         holds_deleted: rows that are deleted cost nothing.
-        most_uncovered: more rows that it does not cover make it stale, as nobody reads so many for themselves.
+        most_uncovered: with more rows than this outside of it, the projection counts as stale and is built again.
     """
 
     table_key: str

@@ -327,8 +327,8 @@ class Entities:
         return self._take(whole, placed[1])
 
     def _take(self, column: pa.Array, places: Positions) -> pa.Array:
-        # A few long texts that many rows repeat take far more than the column that they are in. Where even the whole
-        # column for every row would fit, nobody needs to know how long they are.
+        # A few long texts that many rows repeat take far more than the column that they are in. If even
+        # that many copies of the whole column would fit, the exact size need not be computed.
         if not self._limits.fits_column(len(places) * column.get_total_buffer_size()):
             self._limits.check_column(taken_bytes(column, places))
         if len(places) == 1:

@@ -48,7 +48,7 @@ class SupportsRowCount(Protocol):
 
 
 class RowCounts(Mapping[str, int]):
-    """How many rows the tables of a state have, without looking at those that nobody asks for."""
+    """The row counts of the tables of a state; a table is looked at only when its count is asked for."""
 
     def __init__(self, tables: Mapping[str, SupportsRowCount]) -> None:
         self._tables = tables

@@ -84,7 +84,7 @@ class BranchLife:
         Raises:
             BranchMissingError: something is missing because the branch was deleted.
         """
-        return _BranchReading(self)
+        return Explaining(self.explain)
 
     def explain(self, error: BaseException) -> None:
         """Raise that the branch was deleted, if that is why something of it is missing.
@@ -98,20 +98,20 @@ class BranchLife:
         raise branch_missing(self.line.name) from error
 
 
-class _BranchReading:
-    """A block that reads what belongs to a branch; a class of its own, as every read enters several."""
+class Explaining:
+    """A block whose errors go to a function, which may raise a clearer one; every read enters several of them."""
 
-    __slots__ = ("_life",)
+    __slots__ = ("_explain",)
 
-    def __init__(self, life: BranchLife) -> None:
-        self._life = life
+    def __init__(self, explain: Callable[[BaseException], None]) -> None:
+        self._explain = explain
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            self._life.explain(error)
+            self._explain(error)
 
 
 MAIN_LIFE = BranchLife(MAIN_INCARNATION, lambda *_: True)

@@ -39,23 +39,6 @@ def graph(tmp_path):
         yield made
 
 
-@pytest.fixture
-def count(monkeypatch):
-    """Return what counts the calls of a function from then on."""
-
-    def watch(owner, name):
-        calls, real = [], getattr(owner, name)
-
-        def counted(*arguments, **named):
-            calls.append(arguments)
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, counted)
-        return calls
-
-    return watch
-
-
 def ends(pairs, name):
     first = {other for one, other in pairs if f"p{one}" == name}
     return sorted({f"p{other}" for one, other in pairs if one in first})

@@ -49,23 +49,6 @@ def graph(tmp_path_factory):
         yield made
 
 
-@pytest.fixture
-def count(monkeypatch):
-    """Return what counts the calls of a function from then on."""
-
-    def watch(owner, name):
-        calls, real = [], getattr(owner, name)
-
-        def counted(*arguments, **named):
-            calls.append(arguments)
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, counted)
-        return calls
-
-    return watch
-
-
 @pytest.mark.parametrize("text", [POINT, HOPS], ids=["point lookup", "two hops"])
 def test_a_repeated_read_is_compiled_planned_and_described_once(graph, count, text):
     graph.query(text, {"name": "p1"})

@@ -72,8 +72,8 @@ class FragmentSegment:
         fragment: the fragment as its version describes it.
         listed: the rows' stable ids, where the description does not tell them.
         deleted: which rows of the fragment, by place, are not among them, ascending.
-        wider: a segment of the same files that may hold more rows, while somebody keeps it.
-        chunks: columns, while somebody keeps them.
+        wider: a segment of the same files that may hold more rows, held by a weak reference.
+        chunks: its columns, held by weak references.
     """
 
     key: BlockKey
