@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ cost-deep: setup ## Count the storage calls of every operation at a depth of 1,0
 
 soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of six runs, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
+
+many: setup ## 16 processes of 500 commits each on one branch, killed and frozen, on both stores (PROCESSES=16 COMMITS=500)
+	$(BIN)/python -m tests.multiprocess.many --kills --processes $(or $(PROCESSES),16) --commits $(or $(COMMITS),500)
 
 server-load: setup ## Send 10,000 requests and open 10,000 connections to a server, and count what it has open afterwards
 	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/running/test_load.py --timeout 600 $(PYTEST_ARGS)
@@ -125,8 +128,8 @@ bench-vectors: setup ## Nearest vectors, exact and approximate, beside numpy and
 bench-server: setup ## Requests per second and latencies of a server beside the embedded graph
 	$(BIN)/python bench/server.py
 
-bench-growth: setup ## Memory, files, bytes and times of 5,000 commits of one row, and of 500 branches that come and go
-	$(BIN)/python bench/growth.py
+bench-growth: setup ## Memory, open files, threads, bytes, calls and times of COMMITS=10000 commits of one row, and of 500 branches
+	$(BIN)/python bench/growth.py --commits $(or $(COMMITS),10000)
 
 bench-clock: setup ## What tests only count, on the clock: serial hops of a write, and a read after Ctrl-C
 	$(BIN)/python bench/hops.py

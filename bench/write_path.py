@@ -1,306 +1,245 @@
-"""How fast a write is: one row beside a bare Lance append, and how many commits a second many writers get through.
+"""How fast writes are: one row at a time, and how many commits a second many writers get through.
 
-Everything runs on a local disk and on the S3 endpoint of the test room, in one go, and prints the two side by side.
-It never fails: a figure depends on the machine, and the machine is printed with it. The endpoint is a Python process
-on the same machine, so its figures compare with each other, not with a real object store.
+One run measures everything it compares: one row beside a bare Lance append, the everyday writes of the Python API, and
+processes and threads that insert rows and update rows of their own, on one branch and on branches of their own, on a
+local disk and on the S3 endpoint of the test room with and without latency. A ratio compares with one process of the
+same run. It never fails: a figure depends on the machine, and the machine and its load are printed with it. The
+endpoint is a Python process on the same machine, so its figures compare with each other, not with a real object store.
 """
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
+import argparse
+import json
 import os
 import platform
 import statistics
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lance
 import pyarrow as pa
-from lance import LanceDataset, LanceOperation
-from lance.fragment import write_fragments
+from bench.write_rows import Figures, everyday, everyday_table, one_row, one_row_table
+from bench.writers import COUNTS, Cell, Crew, Place, Task, Work, branch_of, crew, prepare
 from rich.console import Console
 from rich.table import Table
 
-from omnigraph.store.location import Storage
 from omnigraph.testing.s3 import S3Endpoint
-from omnigraph.txn.changes import TableRegister
-from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.publish.kinds import WriteKind
-from omnigraph.txn.publish.writer import BranchWriter
-from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import MAIN, BranchName
+from omnigraph.values import MAIN
 
-SINGLE_ROUNDS = 50
-WARM_UP = 10
-WINDOW_S = float(os.environ.get("OMNIGRAPH_BENCH_WINDOW_S", "1"))
-PROCESSES = (1, 4, 8)
-THREADS = 32
-TARGET_RATIO = 4.0
-
-BARE = "bare Lance append"
-PERSON = "node:Person"
-ROWS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False, metadata={b"lance-schema:unenforced-primary-key": b"true"}),
-        pa.field("value", pa.int64()),
-    ]
-)
-Figures = dict[str, dict[str, float]]
+# The stores by what is printed of them, with the latency of the endpoint in milliseconds.
+STORES = {"local": None, "s3": 0.0, "s3-10ms": 10.0}
+ONE_BRANCH, OWN_BRANCHES = "one branch", "own branches"
+AGAIN, NOT_GROUPED = ", again", ", not grouped"
+Cells = dict[str, Cell]
 
 
 def main() -> None:
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    given = arguments()
+    console = Console(width=None if sys.stdout.isatty() else 170)
     console.print(machine(), highlight=False)
-    with stores() as places, workers(max(PROCESSES)) as crew:
-        singles = {name: one_row(storage) for name, storage in places.items()}
-        console.print(one_row_table(singles))
-        throughput: Figures = {name: contention(storage, crew) for name, storage in places.items()}
-        console.print(rate_table("commits per second, keyed inserts of one row", throughput))
-        groups: Figures = {name: group_commit(storage) for name, storage in places.items()}
-        console.print(rate_table(f"commits per second, {THREADS} threads of one process, one branch", groups))
+    singles: dict[str, Figures] = {}
+    small: dict[str, Figures] = {}
+    found: dict[str, Cells] = {}
+    with stores(given.stores) as (places, endpoint), crew(max(given.processes, default=1)) as writers:
+        for name, place in places.items():
+            if endpoint is not None:
+                endpoint.set_latency_ms(STORES[name] or 0.0)
+            if given.rounds:
+                singles[name] = one_row(place.below("rows"), given.rounds)
+                small[name] = everyday(place.below("everyday"), given.rounds)
+            found[name] = throughput(place, writers, given)
+            console.print(writers_table(name, found[name], given.seconds))
+    if given.rounds:
+        console.print(one_row_table(singles, given.rounds))
+        console.print(everyday_table(small, given.rounds))
+    console.print(targets_table(found))
+    console.print(machine(), highlight=False)
+    if given.json is not None:
+        given.json.write_text(json.dumps(document(singles, small, found), indent=1), encoding="utf-8")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stores", type=_stores, default=list(STORES), help=f"comma-separated: {', '.join(STORES)}")
+    parser.add_argument("--processes", type=_numbers, default=[1, 2, 4, 8, 16], help="how many at once; empty for none")
+    parser.add_argument("--threads", type=_numbers, default=[1, 4, 32], help="how many at once; empty for none")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each group of writers writes")
+    parser.add_argument("--rounds", type=int, default=40, help="how often each small write is timed; 0 for never")
+    parser.add_argument("--durability", choices=("full", "relaxed"), default="full", help="of those that write at once")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    return parser.parse_args()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+def _stores(text: str) -> list[str]:
+    chosen = text.split(",")
+    if unknown := set(chosen) - STORES.keys():
+        raise argparse.ArgumentTypeError(f"there is no such store: {', '.join(sorted(unknown))}")
+    return chosen
 
 
 def machine() -> str:
     return (
         f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, "
         f"Python {platform.python_version()}, pylance {lance.__version__}, pyarrow {pa.__version__}, "
-        f"load {os.getloadavg()[0]:.1f}"
+        f"load {' '.join(f'{load:.1f}' for load in os.getloadavg())}"
     )
 
 
 @contextmanager
-def stores() -> Iterator[dict[str, Storage]]:
-    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder, S3Endpoint() as endpoint:
-        yield {
-            "local": Storage.open(Path(folder)),
-            "S3 endpoint": Storage.open(endpoint.fresh_prefix(), endpoint.storage_options),
-        }
+def stores(names: list[str]) -> Iterator[tuple[dict[str, Place], S3Endpoint | None]]:
+    """Make the places to write to; the endpoint has the latency that it was last told."""
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="omnigraph-bench-"))
+        needs_endpoint = any(STORES[name] is not None for name in names)
+        endpoint = opened.enter_context(S3Endpoint()) if needs_endpoint else None
+        places = {}
+        for name in names:
+            if STORES[name] is None:
+                places[name] = Place(uri=f"{folder}/{name}")
+            elif endpoint is not None:
+                places[name] = Place(uri=endpoint.fresh_prefix(), options=endpoint.storage_options)
+        yield places, endpoint
 
 
-def one_row(storage: Storage) -> Figures:
-    """Time the same insert several ways in turn, so that whatever else the machine does hits all of them alike."""
-    bare = below(storage, "bare.lance")
-    handle = [lance.write_dataset(rows(["seed"]), bare.root, storage_options=dict(bare.options) or None)]
+def throughput(place: Place, writers: Crew, given: argparse.Namespace) -> Cells:
+    """Let many write at once, and return what they did by what is printed of them."""
+    most = max([*given.processes, *given.threads], default=1)
+    graph = place.below("graph")
+    prepare(graph, most)
 
-    def append() -> None:
-        fragments = write_fragments(rows([fresh_id()]), handle[0], schema=ROWS)
-        handle[0] = LanceDataset.commit(handle[0], LanceOperation.Append(fragments), read_version=handle[0].version)
+    def task(work: Work, branch: str, first: int, threads: int = 1, group_commit: bool | None = None) -> Task:
+        return Task(
+            place=graph,
+            work=work,
+            branch=branch,
+            first=first,
+            threads=threads,
+            seconds=given.seconds,
+            group_commit=group_commit,
+            durability=given.durability,
+        )
 
-    def append_synced() -> float:
-        # Lance itself never syncs, so this is what a durable append would cost at least.
-        before = files_below(bare)
-        spent_ms = milliseconds(append)
-        brought = files_below(bare) - before
-        return spent_ms + milliseconds(lambda: sync(brought))
-
-    ways: dict[str, Callable[[], float]] = {BARE: lambda: milliseconds(append)}
-    if storage.is_local:
-        ways[f"{BARE}, synced"] = append_synced
-    graphs = []
-    for durability in ("relaxed", "full"):
-        place = init(below(storage, f"one-row-{durability}"))
-        graph = GraphStore.open(place, settings=TxnSettings(durability=durability))
-        graphs.append(graph)
-        ways[f"omnigraph, {durability}"] = partial(milliseconds, inserter(graph))
-    spent: dict[str, list[float]] = {name: [] for name in ways}
-    # A sync makes whatever is written beside it wait, so those that sync are timed apart from those that do not.
-    syncing = {name for name in ways if name.endswith(("synced", "full"))}
-    for group in (ways.keys() - syncing, syncing):
-        for _, name in itertools.product(range(WARM_UP + SINGLE_ROUNDS), sorted(group)):
-            spent[name].append(ways[name]())
-    for graph in graphs:
-        graph.close()
-    return {name: summary(times[WARM_UP:]) for name, times in spent.items()}
-
-
-def contention(storage: Storage, crew: list[Connection]) -> dict[str, float]:
-    """Let processes write to one branch, then each to a branch of its own."""
-    found = {}
-    place = init(below(storage, "contention"))
-    own = [f"writer-{number}" for number in range(len(crew))]
-    with GraphStore.open(place) as graph:
-        for name in own:
-            graph.create_branch(BranchName(name))
-    for label, branches in {"one branch": [MAIN] * len(crew), "own branches": own}.items():
-        for count in PROCESSES:
-            chosen = list(zip(crew[:count], branches, strict=False))
-            for pipe, branch in chosen:
-                pipe.send((place.root, dict(place.options), branch))
-            for pipe, _ in chosen:
-                pipe.recv()
-            start_s = time.monotonic() + 0.05
-            for pipe, _ in chosen:
-                pipe.send(start_s)
-            commits = sum(pipe.recv() for pipe, _ in chosen)
-            found[f"{count} process{'es' if count > 1 else ''}, {label}"] = commits / WINDOW_S
+    found: Cells = {}
+    for work, where in (("insert", ONE_BRANCH), ("insert", OWN_BRANCHES), ("update", ONE_BRANCH)):
+        # One process writes before all others and once more behind them: what else the machine does may have changed.
+        counts = given.processes if where == ONE_BRANCH else [count for count in given.processes if count > 1]
+        for count in counts:
+            branches = [branch_of(number) if where == OWN_BRANCHES else MAIN for number in range(count)]
+            tasks = [task(work, branch, number) for number, branch in enumerate(branches)]
+            found[label(work, "process", count, where)] = writers.run(tasks)
+        if where == ONE_BRANCH and given.processes:
+            found[f"{label(work, 'process', 1, where)}{AGAIN}"] = writers.run([task(work, MAIN, 0)])
+    for work in ("insert", "update"):
+        for count in given.threads:
+            what = label(work, "thread", count, ONE_BRANCH)
+            found[what] = writers.run([task(work, MAIN, 0, count)])
+            if count > 1 and work == "insert":
+                found[f"{what}{NOT_GROUPED}"] = writers.run([task(work, MAIN, 0, count, group_commit=False)])
     return found
 
 
-def group_commit(storage: Storage) -> dict[str, float]:
-    """Let threads of one process write to one branch, each publish carrying one write or all that wait."""
-    found = {}
-    for label, is_grouped in {"one publish each": False, "group commit": True}.items():
-        place = init(below(storage, f"threads-{is_grouped}"))
-        with GraphStore.open(place, group_commit=is_grouped) as graph:
-            found[label] = in_threads(graph) / WINDOW_S
-    return found
+def label(work: Work, kind: str, count: int, where: str) -> str:
+    plural = {"process": "processes", "thread": "threads"}[kind] if count > 1 else kind
+    return f"{work}, {count} {plural}, {where}"
 
 
-def in_threads(graph: GraphStore) -> int:
-    insert = inserter(graph)
-    insert()
-    done = itertools.count()
-    end_s = time.monotonic() + WINDOW_S
-
-    def run() -> None:
-        while time.monotonic() < end_s:
-            insert()
-            if time.monotonic() < end_s:
-                next(done)
-
-    threads = [threading.Thread(target=run) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return next(done)
+def ratio_of(cells: Cells, what: str) -> float | None:
+    """Return how many commits there were for each one of one process that does the same work; None when unknown."""
+    alone = label("update" if what.startswith("update") else "insert", "process", 1, ONE_BRANCH)
+    rates = [cells[name].rate for name in (alone, f"{alone}{AGAIN}") if name in cells]
+    return cells[what].rate / statistics.mean(rates) if what in cells and any(rates) else None
 
 
-@contextmanager
-def workers(count: int) -> Iterator[list[Connection]]:
-    """Start writer processes once; loading the libraries takes longer than a measurement."""
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for _ in range(count):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(theirs,), daemon=True)
-        process.start()
-        pipes.append(ours)
-        processes.append(process)
-    for pipe in pipes:
-        pipe.recv()
-    try:
-        yield pipes
-    finally:
-        for pipe in pipes:
-            pipe.send(None)
-        for process in processes:
-            process.join()
-
-
-def serve(pipe: Connection) -> None:
-    """Write to the branch that is asked for, from the given moment for one window, and tell how many commits landed."""
-    pipe.send("ready")
-    while (task := pipe.recv()) is not None:
-        root, options, branch = task
-        with GraphStore.open(Storage.open(root, options), mode="read_write") as graph:
-            insert = inserter(graph, branch)
-            insert()
-            pipe.send("open")
-            start_s = pipe.recv()
-            while time.monotonic() < start_s:
-                pass
-            commits = 0
-            while time.monotonic() < start_s + WINDOW_S:
-                insert()
-                commits += time.monotonic() < start_s + WINDOW_S
-            pipe.send(commits)
-
-
-def init(storage: Storage) -> Storage:
-    tables = [
-        TableRegister(table_key=f"node:{name}", object_id=f"{number:016x}-{number:016x}", folder="nodes", schema=ROWS)
-        for number, name in enumerate(("Person", "Team"), start=1)
-    ]
-    schema = AcceptedSchema(source="node Person {}", compiled="{}", hash="sha256:0")
-    GraphStore.init(storage, schema=schema, tables=tables, actor="bench")
-    return storage
-
-
-def inserter(graph: GraphStore, branch: str = MAIN) -> Callable[[], None]:
-    branch_writer: BranchWriter = graph.branch_writer(BranchName(branch))
-
-    def insert() -> None:
-        txn = branch_writer.begin(WriteKind.INSERT)
-        txn.insert(PERSON, rows([fresh_id()]))
-        branch_writer.commit(txn)
-
-    return insert
-
-
-_numbers = itertools.count()
-
-
-def fresh_id() -> str:
-    return f"{os.getpid()}-{next(_numbers)}"
-
-
-def rows(ids: list[str]) -> pa.Table:
-    return pa.table({"id": ids, "value": [1] * len(ids)}, schema=ROWS)
-
-
-def below(storage: Storage, name: str) -> Storage:
-    return Storage.open(storage.uri(name), storage.options)
-
-
-def files_below(storage: Storage) -> set[Path]:
-    return {path for path in storage.path().rglob("*") if path.is_file()}
-
-
-def sync(files: set[Path]) -> None:
-    for path in (*files, *{path.parent for path in files}):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-
-
-def milliseconds(run: Callable[[], None]) -> float:
-    started = time.perf_counter_ns()
-    run()
-    return (time.perf_counter_ns() - started) / 1e6
-
-
-def summary(times: list[float]) -> dict[str, float]:
-    ordered = sorted(times)
-    return {"median": statistics.median(ordered), "p95": ordered[int(len(ordered) * 0.95)]}
-
-
-def one_row_table(singles: dict[str, Figures]) -> Table:
-    table = Table(title=f"one-row commit, ms, median (p95) of {SINGLE_ROUNDS}", title_justify="left")
-    table.add_column("what")
-    for name in singles:
-        table.add_column(name, justify="right")
-        table.add_column("x bare", justify="right")
-    for what in next(iter(singles.values())):
-        cells = []
-        for figures in singles.values():
-            if what in figures:
-                ratio = figures[what]["median"] / figures[BARE]["median"]
-                cells += [f"{figures[what]['median']:.1f} ({figures[what]['p95']:.1f})", f"{ratio:.1f}"]
-            else:
-                cells += ["", ""]
-        table.add_row(what, *cells)
-    table.caption = f"target: at most {TARGET_RATIO:.0f} times a bare append on a local disk"
+def writers_table(store: str, cells: Cells, seconds: float) -> Table:
+    """Return what all writers of a store did."""
+    counted = [name for name in COUNTS if any(name in cell.counts for cell in cells.values())]
+    counted = [name for name in counted if name not in {"publishes", "commits"}]
+    title = f"{store}: keyed inserts and updates of one row for {seconds:g} s each"
+    caption = "a group: commits of a published version; turns, claims: writes that waited for those of other processes"
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("writers", no_wrap=True)
+    shown = (COUNTS[name] for name in counted)
+    for heading in ("commits/s", "x one", "p50 ms", "p99 ms", "min/max", "a group", "cpu ms", *shown, "errors"):
+        table.add_column(heading, justify="right")
+    for what, cell in cells.items():
+        ratio = ratio_of(cells, what)
+        table.add_row(
+            what,
+            f"{cell.rate:,.1f}",
+            "" if ratio is None else f"{ratio:.2f}",
+            f"{cell.percentile(0.5):,.1f}",
+            f"{cell.percentile(0.99):,.0f}",
+            f"{min(cell.commits)}/{max(cell.commits)}",
+            f"{cell.group_size:.1f}",
+            f"{cell.to_json()['processor_ms_per_commit']:.1f}",
+            *(f"{cell.counts.get(name, 0):,}" for name in counted),
+            " ".join(f"{code}:{count}" for code, count in cell.errors.items()),
+        )
     return table
 
 
-def rate_table(title: str, figures: Figures) -> Table:
-    table = Table(title=title, title_justify="left")
+def targets_table(found: dict[str, Cells]) -> Table:
+    """Return what was aimed at beside what was found."""
+    table = Table(title="targets of writers of one branch", title_justify="left")
     table.add_column("what")
-    for name in figures:
+    table.add_column("target", justify="right")
+    for name in found:
         table.add_column(name, justify="right")
-    for what in next(iter(figures.values())):
-        table.add_row(what, *(f"{found[what]:,.0f}" for found in figures.values()))
+    for work in ("insert", "update"):
+        for count, least in ((4, 2.0), (8, 3.0)):
+            what = label(work, "process", count, ONE_BRANCH)
+            table.add_row(what, f"≥ {least:g} x one", *(_ratio(cells, what, least) for cells in found.values()))
+        table.add_row(f"{work}, fewest of any number", "≥ 1 x one", *(_lowest(cells, work) for cells in found.values()))
+    what = label("insert", "thread", 32, ONE_BRANCH)
+    table.add_row(what, "≥ 500 /s", *(_rate(cells, what, 500.0) for cells in found.values()))
     return table
+
+
+def _ratio(cells: Cells, what: str, least: float) -> str:
+    ratio = ratio_of(cells, what)
+    return "" if ratio is None else f"{ratio:.2f} {_verdict(ratio, least)}"
+
+
+def _lowest(cells: Cells, work: str) -> str:
+    ratios = {
+        ratio: what
+        for what in cells
+        if what.startswith(work) and "processes" in what and what.endswith(ONE_BRANCH)
+        if (ratio := ratio_of(cells, what)) is not None
+    }
+    if not ratios:
+        return ""
+    ratio = min(ratios)
+    return f"{ratio:.2f} {_verdict(ratio, 1.0)} ({ratios[ratio].split(', ')[1]})"
+
+
+def _rate(cells: Cells, what: str, least: float) -> str:
+    return "" if what not in cells else f"{cells[what].rate:,.0f} {_verdict(cells[what].rate, least)}"
+
+
+def _verdict(value: float, least: float) -> str:
+    return "met" if value >= least else "missed"
+
+
+def document(singles: dict[str, Figures], small: dict[str, Figures], found: dict[str, Cells]) -> dict[str, Any]:
+    """Return a run as its file keeps it."""
+    return {
+        "machine": machine(),
+        "one_row": singles,
+        "everyday": small,
+        "writers": {store: {what: cell.to_json() for what, cell in cells.items()} for store, cells in found.items()},
+    }
 
 
 if __name__ == "__main__":
