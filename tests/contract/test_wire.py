@@ -184,6 +184,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     run(maintenance.CleanupRequest(keep=1))
     run(maintenance.StatusRequest(storage=True))
     run(maintenance.RepairRequest())
+    run(maintenance.MigrateRequest())
 
 
 def whole(value):

@@ -63,7 +63,7 @@ def assert_next_write_succeeds(kind: WriterKind, storage):
 
 def assert_history_tells(graph, branch, recoveries):
     """Demand that a write that was finished keeps its author and one that was undone is the recovery's commit."""
-    newest = next(commit for commit in history(graph, branch) if commit.operation != "upgrade")
+    newest = next(iter(history(graph, branch)))
     if recoveries[-1:] == ["RolledForward"]:
         assert newest.actor == ACTOR
     elif recoveries[-1:] == ["RolledBack"]:

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from omnigraph.runtime import Runtime, start_thread
 from omnigraph.store.location import Storage
-from tests.crash.kinds import KINDS, clean_up, create_branch, delete_branch, initialise, optimize
+from tests.crash.kinds import KINDS, clean_up, create_branch, delete_branch, initialise, migrate, optimize
 
 BEFORE_TABLE, AFTER_TABLE = "txn.commit.before_table", "txn.commit.after_table"
 _LONGEST_S = 300
@@ -56,6 +56,8 @@ class Job:
                 delete_branch(storage, runtime)
             case "cleanup":
                 clean_up(storage, runtime)
+            case "migrate":
+                migrate(storage, runtime)
             case "optimize":
                 optimize(storage, runtime)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from omnigraph.catalog import assign_identities, compile_schema
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.migrate import Migration
 from omnigraph.engine.maintenance.optimize import Optimization
 from omnigraph.engine.maintenance.planning import LocalRunner
 from omnigraph.engine.maintenance.retention import Retention
@@ -27,7 +28,6 @@ from omnigraph.txn.changes import (
     WrittenRows,
 )
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -53,8 +53,6 @@ ACTOR = "crash-test"
 CITY = "node:City"
 GROUP = "node:Group"
 DRAFT = "draft"
-CURRENT = FormatChain()
-NEWER = FormatChain(newest=2, steps={1: lambda rows: rows})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +64,12 @@ class WriterKind:
         commits: how many table commits phase B makes; a plan without any is finished by its publish alone.
         write: the write, on an open graph.
         branch: the branch it goes to.
-        formats: the storage formats that the graph is opened with.
     """
 
     name: str
     commits: int
     write: Callable[[GraphStore], object]
     branch: str = MAIN
-    formats: FormatChain = CURRENT
-
-    @property
-    def writes_on_open(self) -> bool:
-        """Whether opening the graph is the write."""
-        return self.name == "upgrade"
 
     def prepare(self, root: str, options: dict[str, str] | None) -> Storage:
         """Make the graph that the write will change."""
@@ -96,7 +87,7 @@ class WriterKind:
 
     def open(self, storage: Storage, *, runtime: Runtime | None = None, mode: str = "read_write") -> GraphStore:
         """Open the graph as this kind of writer does."""
-        return open_graph(storage, formats=self.formats, runtime=runtime, mode=mode)
+        return open_graph(storage, runtime=runtime, mode=mode)
 
     def run(self, storage: Storage, runtime: Runtime) -> None:
         """Open the graph, write, and close it."""
@@ -241,10 +232,6 @@ def _group(graph):
             raise outcome
 
 
-def _nothing(graph):
-    """The write was the opening of the graph."""
-
-
 KINDS = {
     kind.name: kind
     for kind in (
@@ -265,7 +252,6 @@ KINDS = {
         WriterKind(name="branch_write_and_fork", commits=1, write=_branch_write, branch=DRAFT),
         WriterKind(name="branch_merge", commits=2, write=_branch_merge),
         WriterKind(name="group", commits=2, write=_group),
-        WriterKind(name="upgrade", commits=0, write=_nothing, formats=NEWER),
     )
 }
 
@@ -285,6 +271,12 @@ def create_branch(storage: Storage, runtime: Runtime) -> None:
     """Create a branch; it has no claim and no plan, only a moment before and a moment after its ref."""
     with open_graph(storage, runtime=runtime) as graph:
         graph.create_branch(BranchName(DRAFT))
+
+
+def migrate(storage: Storage, runtime: Runtime):
+    """Raise the format of every branch, each by a claim of its own; return what was done."""
+    with open_graph(storage, runtime=runtime) as graph:
+        return Migration(graph, actor=ACTOR).run()
 
 
 def clean_up(storage: Storage, runtime: Runtime):

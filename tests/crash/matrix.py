@@ -56,6 +56,7 @@ OTHER_POINTS = (
     "txn.tag.after_put",
     *DELETE_POINTS,
     *CLEANUP_POINTS,
+    "engine.migrate.after_line",
 )
 
 

@@ -70,6 +70,11 @@ def _envelope(kind, name, row):
     return {"edge": name, "from": row.pop("src"), "to": row.pop("dst"), "data": row}
 
 
+def _left_in(scratch):
+    """What lies in a folder of temporary files, but for the locks of the line, which the machine keeps."""
+    return [path for path in scratch.iterdir() if not path.name.startswith("omnigraph-lines-")]
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CHOSEN_LOADS])
 def test_a_killed_load_shows_nothing_or_all_and_loading_again_gives_the_wanted_graph(
     case, places_of, inputs, hits_of, scratch
@@ -80,7 +85,7 @@ def test_a_killed_load_shows_nothing_or_all_and_loading_again_gives_the_wanted_g
         before = _rows(session)
     crash_alone(_job(kind, storage, inputs, scratch), case.point, case.nth(hits_of(case.mode)[case.point]))
     if case.point in {AFTER_FILE, AFTER_STAGED}:
-        assert list(scratch.iterdir()), "the load did not spill, so there is nothing for the next one to remove"
+        assert _left_in(scratch), "the load did not spill, so there is nothing for the next one to remove"
     with kind.open(storage, mode="read_only") as session:
         assert _rows(session) == (wanted if case.is_visible else before)
     with kind.open(storage) as session:
@@ -91,7 +96,7 @@ def test_a_killed_load_shows_nothing_or_all_and_loading_again_gives_the_wanted_g
         assert_sound(storage)
         _load_again(kind, session, inputs, is_there=is_there)
         assert _rows(session) == wanted
-    assert list(scratch.iterdir()) == []
+    assert _left_in(scratch) == []
     assert_sound(storage)
 
 

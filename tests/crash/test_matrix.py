@@ -61,14 +61,13 @@ def test_a_killed_recoverer_changes_nothing_about_the_outcome(store, broken, kil
 def _assert_recovers(crash, storage, twins, recovery):
     before, after = twins.of(crash.kind)
     with crash.writer.open(storage) as graph:
-        if crash.succeeds or crash.writer.writes_on_open:
+        if crash.succeeds:
             assert state_of(graph) == after
         else:
             assert without_indexes(state_of(graph)) == without_indexes(before)
         recovered = recovery_kinds(storage)
         assert recovered == ([] if recovery is None else [recovery])
-        if not crash.writer.writes_on_open:
-            assert_history_tells(graph, crash.writer.branch, recovered)
+        assert_history_tells(graph, crash.writer.branch, recovered)
         assert_sound(storage)
         if not crash.succeeds:
             # A retry starts clean: the same write goes through and gives what it would have given at first.
@@ -121,10 +120,9 @@ def test_a_process_killed_in_the_very_moment_leaves_all_or_nothing(store, crash,
     with crash.writer.open(storage) as graph:
         state = state_of(graph)
         recovered = recovery_kinds(storage)
-        if not crash.writer.writes_on_open:
-            expected = after if crash.is_visible or recovered == [FORWARD] else before
-            assert without_indexes(state) == without_indexes(expected)
-            assert len(recovered) == (crash.recovery is not None)
-            assert_history_tells(graph, crash.writer.branch, recovered)
+        expected = after if crash.is_visible or recovered == [FORWARD] else before
+        assert without_indexes(state) == without_indexes(expected)
+        assert len(recovered) == (crash.recovery is not None)
+        assert_history_tells(graph, crash.writer.branch, recovered)
         assert_sound(storage)
     assert_next_write_succeeds(crash.writer, storage)

@@ -21,12 +21,14 @@ import lance
 import omnigraph
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
+from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment
 from tests.embedding_server import Reply, serve
+from tests.formats import make_format
 from tests.session import Session
 from tests.session_graph import create_graph, open_session
 from tests.warm import WarmProcess
@@ -178,6 +180,16 @@ def _torn(folder: Path) -> None:
     projection.write_bytes(b"OMNIPROJ")
 
 
+def _outdated(folder: Path) -> None:
+    """People with a branch and a tag, of the first storage format."""
+    _people(folder)
+    storage = Storage.open(str(folder / "g"))
+    make_format(storage, "1")
+    with omnigraph.open(folder / "g") as graph:
+        graph.create_branch("review")
+        graph.create_tag("v1")
+
+
 def _damaged(folder: Path) -> None:
     """People whose rows are lost."""
     _people(folder)
@@ -219,6 +231,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "files": _nothing,
     "people": _people,
     "torn": _torn,
+    "outdated": _outdated,
     "changed": _changed,
     "followed": _followed,
     "branched": _branched,

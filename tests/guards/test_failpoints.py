@@ -3,7 +3,7 @@
 import re
 
 from omnigraph.runtime import FAILPOINTS
-from tests.crash import merge_matrix, session_matrix
+from tests.crash import merge_matrix, offer_scenes, session_matrix
 from tests.crash.matrix import CHOSEN_CRASHES, CHOSEN_RECOVERIES, OTHER_POINTS
 from tests.crash.merge_kinds import MERGE_KINDS
 from tests.crash.session_kinds import SESSION_KINDS
@@ -26,6 +26,12 @@ def test_every_failpoint_kills_some_writer_or_recoverer():
     killed |= {load.point for load in session_matrix.CHOSEN_LOADS}
     killed |= {crash.point for crashes in session_matrix.CHOSEN_CRASHES.values() for crash in crashes}
     killed |= {crash.point for crashes in merge_matrix.CHOSEN_CRASHES.values() for crash in crashes}
+    killed |= {
+        *offer_scenes.OWNER_POINTS,
+        *offer_scenes.GIVING_UP_POINTS,
+        *offer_scenes.HOLDER_POINTS,
+        *offer_scenes.PUBLISHED_POINTS,
+    }
     assert set(FAILPOINTS) - killed - set(OTHER_POINTS) == set()
     assert set(OTHER_POINTS) <= set(FAILPOINTS)
 

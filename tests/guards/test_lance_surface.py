@@ -649,3 +649,27 @@ def test_filters_compare_decimals_exactly_with_and_without_an_index(tmp_path):
             assert dataset.to_table(filter=asked).column("id").to_pylist() == found
         dataset.create_scalar_index("x", "BTREE")
         dataset = lance.dataset(tmp_path / "d.lance")
+
+
+@pytest.mark.parametrize("damage", ["lost", "empty", "zeros"])
+def test_a_version_holds_its_transaction_and_the_file_beside_it_is_never_read(tmp_path, damage):
+    """``store/durability.py`` does not sync the files of transactions: after a power failure they may be anything."""
+    handle = lance.write_dataset(rows("a"), str(tmp_path / "t"), schema=SCHEMA, enable_stable_row_ids=True)
+    for number in range(3):
+        handle = commit(handle, insert(handle, f"b{number}"), said=str(number))
+    for file in (tmp_path / "t" / "_transactions").iterdir():
+        if damage == "lost":
+            file.unlink()
+        else:
+            file.write_bytes(b"" if damage == "empty" else bytes(file.stat().st_size))
+    fresh = lance.dataset(str(tmp_path / "t"), session=Session())
+    told = [fresh.read_transaction(version) for version in range(1, fresh.version + 1)]
+    assert [type(one.operation).__name__ for one in told] == ["Overwrite", "Update", "Update", "Update"]
+    assert [one.transaction_properties.get("said") for one in told[1:]] == ["0", "1", "2"]
+    # An older handle looks at every transaction since; the next commit, and a cleanup, go through.
+    older = lance.dataset(str(tmp_path / "t"), version=1, session=Session())
+    assert commit(older, Op.CreateIndex([segment(older)], [])).version == fresh.version + 1
+    newest = lance.dataset(str(tmp_path / "t"), session=Session())
+    assert newest.count_rows() == 4
+    newest.cleanup_old_versions(versions=[1, 2])
+    assert commit(newest, insert(newest, "c")).count_rows() == 5

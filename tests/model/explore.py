@@ -97,12 +97,20 @@ class _Search:
             version = awaited(proc)
             if version is not None and holder_of(state, version) == actor_of(self._scenario, proc):
                 raise Violation("I8", f"{proc.name} waits for claim {version}, which it holds itself")
-        undisturbed = (state.crashes, state.lost_answers) == (self._scenario.crashes, self._scenario.lost_answers)
+        budget = (self._scenario.crashes, self._scenario.lost_answers, self._scenario.power_cuts)
+        undisturbed = (state.crashes, state.lost_answers, state.power_cuts) == budget
         has_ended = undisturbed and all(proc.at in RESTING and proc.outcome != "unknown" for proc in state.procs)
         if has_ended and state.claims:
             raise Violation("I6", f"a claim is left although nobody crashed: {state.claims}")
+        if has_ended and any(not offer.is_fence for _, offer in state.offers):
+            raise Violation("I6", f"an offer is left although nobody crashed: {state.offers}")
+        if has_ended and self._scenario.lively:
+            _check_everybody_got_through(self._scenario, state)
         is_exact = self._scenario.honest or has_ended
-        left = hash((state.manifest, state.tables, state.claims, state.turns, state.files, state.removed, is_exact))
+        world = (state.manifest, state.tables, state.claims, state.turns, state.files, state.removed, state.offers)
+        # What somebody offered may be published by whoever comes next: then it matters what its owner was told.
+        told = tuple(proc.outcome for proc in state.procs) if self._scenario.has_offers else ()
+        left = hash((*world, told, is_exact))
         if left not in self._endings:
             self._endings.add(left)
             self._strays += _reopen(self._scenario, state, is_exact=is_exact)
@@ -116,14 +124,23 @@ class _Search:
             labels.append(label)
 
 
+def _check_everybody_got_through(scenario: Scenario, state: State) -> None:
+    for writer in scenario.writers:
+        outcome = next(proc.outcome for proc in state.procs if proc.name == writer.name)
+        if writer.kind == "insert" and not writer.deadline and outcome != "acked":
+            raise Violation("L1", f"{writer.name} ends with {outcome} although nothing is in its way")
+
+
 def _reopen(scenario: Scenario, state: State, *, is_exact: bool) -> bool:
     """Recover every claim without a disturbance, then write to every table; return whether a takeover was left."""
-    probe = Writer(name=_PROBE, tables=tuple(range(len(state.tables))))
+    probe = Writer(name=_PROBE, tables=tuple(range(len(state.tables))), groups=scenario.has_offers)
     alone = replace(
         scenario, writers=(*scenario.writers, probe), honest=False, attempts=4, rounds=9, crashes=0, takeovers=99
     )
     told = tuple(Proc(name=proc.name, at="dead", turn=proc.turn, outcome=proc.outcome) for proc in state.procs)
-    state = state._replace(procs=(*told, Proc(name=_REOPENER, at="idle")), crashes=0, takeovers=99, lost_answers=0)
+    state = state._replace(
+        procs=(*told, Proc(name=_REOPENER, at="idle")), crashes=0, takeovers=99, lost_answers=0, power_cuts=0
+    )
     state = _run_alone(alone, state, _REOPENER)
     if state.claims:
         raise Violation("I6", f"claims are left after recovery: {state.claims}")
@@ -133,6 +150,8 @@ def _reopen(scenario: Scenario, state: State, *, is_exact: bool) -> bool:
     state = _run_alone(alone, state._replace(procs=(*told, Proc(name=_PROBE, at="load"))), _PROBE)
     if state.procs[-1].outcome != "acked" or state.claims or drift(state):
         raise Violation("I6", f"the next write ends with {state.procs[-1].outcome}, claims {state.claims}")
+    if any(not offer.is_fence for _, offer in state.offers):
+        raise Violation("I6", f"offers are left after the next write: {state.offers}")
     check_outcomes(state)
     return has_stray
 

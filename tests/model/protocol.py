@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.model.cleaning import cleaning_steps, upload
+from tests.model.offering import (
+    POSITIONS,
+    after_publish,
+    after_recovery,
+    has_moved_on,
+    offering_steps,
+    stands_in_line,
+)
 from tests.model.recovering import actor_of, recovery_steps
 from tests.model.state import Bug, Frame, Move, Plan, Proc, Scenario, State, insert, lookup, remove
-from tests.model.storage import Violation, commit_table, publish
+from tests.model.storage import Violation, commit_table, cut_power, publish
 
 Step = tuple[str, State]
 Moved = tuple[str, State, Proc]
@@ -28,23 +36,51 @@ def steps(scenario: Scenario, state: State) -> Iterator[Step]:
         except Violation as violation:
             violation.last_steps = (f"{proc.name} breaks it at {proc.frames[-1].at if proc.frames else proc.at}",)
             raise
-        for version in proc.releasing:
+        for name in proc.dropping:
+            kept = tuple(other for other in proc.dropping if other != name)
+            after = state._replace(offers=remove(state.offers, name))
+            yield f"{proc.name} deletes the offer of {name[0]}", _with(after, number, proc._replace(dropping=kept))
+        for version in () if proc.dropping else proc.releasing:
             rest = tuple(other for other in proc.releasing if other != version)
             after = state._replace(claims=remove(state.claims, version))
             yield f"{proc.name} releases claim {version}", _with(after, number, proc._replace(releasing=rest))
-        if state.crashes and (proc.at not in RESTING or proc.releasing):
+        if state.crashes and not _has_left(proc):
             at = "dead" if scenario.writer(proc.name) or scenario.is_cleaner(proc.name) else "idle"
-            gone = Proc(name=proc.name, at=at, turn=proc.turn, outcome=proc.outcome)
+            gone = Proc(name=proc.name, at=at, turn=proc.turn, outcome=proc.outcome, decision=proc.decision)
             yield f"{proc.name} crashes", _with(state._replace(crashes=state.crashes - 1), number, gone)
+    yield from _arrivals(scenario, state)
+    for name, offer in state.offers if state.sweeps else ():
+        after = state._replace(sweeps=state.sweeps - 1, offers=remove(state.offers, name))
+        yield f"somebody sweeps the offer of {offer.owner}", after
+    if state.power_cuts:
+        procs = tuple(_without_power(scenario, proc) for proc in state.procs)
+        yield "the power is cut", cut_power(state)._replace(procs=procs)
+
+
+def _arrivals(scenario: Scenario, state: State) -> Iterator[Step]:
+    """Let requests take effect whose answers nobody waits for any more."""
     for flight in state.flights:
         yield _land_late(scenario, state, flight)
+    for name, offer in state.puts:
+        puts = tuple(other for other in state.puts if other[0] != name)
+        # It is a put that fails when the name is taken.
+        offers = state.offers if lookup(state.offers, name) is not None else insert(state.offers, name, offer)
+        yield f"the offer of {offer.owner} arrives", state._replace(puts=puts, offers=offers)
+    for version in state.deletes:
+        deletes = tuple(other for other in state.deletes if other != version)
+        after = state._replace(deletes=deletes, claims=remove(state.claims, version))
+        yield f"the deletion of claim {version} arrives", after
 
 
 def is_quiet(scenario: Scenario, state: State) -> bool:
     """Whether everybody has ended, died, or waits for somebody who has."""
-    if state.flights:
+    if state.flights or state.puts or state.deletes:
         return False
-    return all((proc.at in RESTING and not proc.releasing) or _is_stuck(scenario, state, proc) for proc in state.procs)
+    return all(_has_left(proc) or _is_stuck(scenario, state, proc) for proc in state.procs)
+
+
+def _has_left(proc: Proc) -> bool:
+    return proc.at in RESTING and not proc.releasing and not proc.dropping
 
 
 def _proc_steps(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
@@ -53,6 +89,11 @@ def _proc_steps(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]
         return
     if scenario.is_cleaner(proc.name):
         yield from cleaning_steps(scenario, state, proc)
+        return
+    if scenario.has_offers and proc.at in POSITIONS and scenario.writer(proc.name):
+        yield from offering_steps(scenario, state, proc)
+        if proc.at in {"wait", "withdraw_wait"} and not has_moved_on(state, proc):
+            yield from _end_of_another(scenario, state, proc)
         return
     single = _ONE_WAY.get(proc.at)
     if single is not None:
@@ -117,9 +158,16 @@ def _wait(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
     assert plan is not None
     if len(state.manifest) != plan.base or lookup(state.claims, plan.target) is None:
         yield _load(scenario, state, _retrying(proc))
-    elif may_take_over(scenario, state, proc, plan.target):
-        after, frame = _begin_recovery(state, actor_of(scenario, proc), plan.target)
-        yield f"takes claim {plan.target} over", after, proc._replace(frames=(frame,))
+    else:
+        yield from _end_of_another(scenario, state, proc)
+
+
+def _end_of_another(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
+    version = awaited(proc)
+    assert version is not None
+    if may_take_over(scenario, state, proc, version):
+        after, frame = _begin_recovery(state, actor_of(scenario, proc), version)
+        yield f"takes claim {version} over", after, proc._replace(frames=(frame,))
 
 
 def _commit_tables(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
@@ -132,7 +180,7 @@ def _commit_tables(scenario: Scenario, state: State, proc: Proc) -> Iterator[Mov
         landed, after = commit_table(scenario, state, plan, move, is_undo=False)
         label = f"commits {name} on version {move.before}{'' if landed else ': lost'}"
         yield label, after, _after_tables(scenario, proc, todo, proc.failed if landed else (proc.failed or "moved"))
-        if state.lost_answers:
+        if state.lost_answers and scenario.losing == "any":
             flying = state._replace(lost_answers=state.lost_answers - 1, flights=(*state.flights, (plan, move)))
             yield f"commits {name}: no answer", flying, _after_tables(scenario, proc, todo, "storage")
 
@@ -151,11 +199,13 @@ def _publish(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
     plan = proc.plan
     assert plan is not None
     won, after = publish(scenario, state, plan)
-    if won:
+    if won and plan.members:
+        yield "publishes", after, after_publish(scenario, after, proc)
+    elif won:
         yield "publishes and acknowledges", after, _finished(proc, "acked", releasing=plan.target)
     else:
         yield "publishes: lost", after, _ending(proc._replace(failed="moved"))
-    if state.lost_answers:
+    if state.lost_answers and scenario.losing == "any":
         flying = state._replace(lost_answers=state.lost_answers - 1, flights=(*state.flights, (plan, None)))
         yield "publishes: no answer", flying, _ending(proc._replace(failed="storage"))
 
@@ -179,13 +229,15 @@ def _recovering(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]
         if moved or outer:
             yield f"recovering: {label}", after, proc._replace(frames=(*outer, *moved))
         else:
-            yield f"recovering: {label}", after, _recovered(proc, forward=frame.forward)
+            yield f"recovering: {label}", after, _recovered(scenario, after, proc, forward=frame.forward)
 
 
-def _recovered(proc: Proc, *, forward: bool) -> Proc:
+def _recovered(scenario: Scenario, state: State, proc: Proc, *, forward: bool) -> Proc:
     """What a process does when its recovery has ended."""
     if proc.at in {"idle", "took_over"}:
         return Proc(name=proc.name, at="idle", turn=proc.turn, outcome=proc.outcome)
+    if scenario.has_offers:
+        return after_recovery(scenario, state, proc, forward=forward)
     if proc.at == "wait":
         return _retrying(proc)
     if forward:
@@ -254,6 +306,8 @@ def awaited(proc: Proc) -> int | None:
     """Return the claim that a process waits for, if it does."""
     if proc.frames:
         return proc.frames[-1].base + 1 if proc.frames[-1].at == "heal_wait" else None
+    if proc.at == "withdraw_wait":
+        return stands_in_line(proc)
     return proc.plan.target if proc.at in {"wait", "record_wait"} and proc.plan is not None else None
 
 
@@ -290,6 +344,11 @@ def _retrying(proc: Proc, *, releasing: int | None = None) -> Proc:
 def _finished(proc: Proc, outcome: str, *, releasing: int | None = None) -> Proc:
     left = proc.releasing if releasing is None else tuple(sorted({*proc.releasing, releasing}))
     return Proc(name=proc.name, at="done", turn=proc.turn, releasing=left, outcome=outcome)  # type: ignore[arg-type] # one of its literals
+
+
+def _without_power(scenario: Scenario, proc: Proc) -> Proc:
+    at = "dead" if scenario.writer(proc.name) else "idle"
+    return Proc(name=proc.name, at=at, turn=proc.turn, outcome=proc.outcome, decision=proc.decision)
 
 
 def _with(state: State, number: int, proc: Proc) -> State:

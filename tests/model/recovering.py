@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model.groups import was_published
 from tests.model.state import Bug, Frame, Move, Plan, Proc, Scenario, Seen, State, commit_id, insert, lookup, remove
-from tests.model.storage import Violation, commit_table, publish
+from tests.model.storage import Violation, commit_table, publish, synced
 
 # What a step did, with the frames that take the place of the innermost recovery: none when it has ended.
 Stepped = tuple[str, State, tuple[Frame, ...]]
@@ -26,7 +27,7 @@ def recovery_steps(scenario: Scenario, state: State, proc: Proc, frame: Frame) -
         case "load" | "heal_wait":
             is_taken = len(state.manifest) == frame.base and lookup(state.claims, frame.base + 1) is not None
             if frame.at == "load" or not is_taken:
-                yield _load(state, frame)
+                yield _load(scenario, state, frame)
         case "observe":
             yield _observe(scenario, state, proc, frame)
         case "heal":
@@ -43,17 +44,33 @@ def recovery_steps(scenario: Scenario, state: State, proc: Proc, frame: Frame) -
             raise AssertionError(frame.at)
 
 
-def _load(state: State, frame: Frame) -> Stepped:
+def _load(scenario: Scenario, state: State, frame: Frame) -> Stepped:
     """Read the manifest. When the plan's version is taken, only what its tables hold beyond their pins matters."""
     base = len(state.manifest)
-    published = any(commit_id(version.uuid) == frame.plan.commit_id for version in state.manifest)
+    if frame.plan.members:
+        published = was_published(scenario, state, frame.plan)
+    else:
+        published = any(commit_id(version.uuid) == frame.plan.commit_id for version in state.manifest)
+    if base >= frame.plan.target:
+        # Whoever published it may have died before it was on the disk.
+        state = synced(scenario, state)
     if not frame.plan.moves and frame.plan.swept:
         # A cleanup that died: what it was about to record is recorded, unless its version is taken.
         ended = (Frame("release", frame.plan, forward=True),)
         forward = (Frame("forward", frame.plan, base=base, lost=frame.lost),)
         return f"loads version {base}", state, ended if base >= frame.plan.target else forward
     at = "heal" if published or base >= frame.plan.target else "observe"
+    if not frame.plan.moves:
+        return _load_tableless(state, frame._replace(base=base, forward=published))
     return f"loads version {base}", state, (Frame(at, frame.plan, base=base, forward=published, lost=frame.lost),)
+
+
+def _load_tableless(state: State, frame: Frame) -> Stepped:
+    """End a plan that leaves every row as it was: no table tells how far its writer has come, so it is finished."""
+    label = f"loads version {frame.base}, without a table to look at"
+    if frame.base >= frame.plan.target:
+        return label, state, _ended(frame, forward=frame.forward)
+    return label, state, (frame._replace(at="forward"),)
 
 
 def _observe(scenario: Scenario, state: State, proc: Proc, frame: Frame) -> Stepped:
@@ -122,6 +139,7 @@ def _publish(scenario: Scenario, state: State, frame: Frame) -> Stepped:
     label = _named("publishes the plan" if frame.undo is None else "publishes the undo", won)
     if not won:
         return label, after, _lost(scenario, frame)
+    after = synced(scenario, after)
     if frame.at == "heal_publish":
         return label, after, (frame._replace(at="heal_release", undo=None),)
     return label, after, _ended(frame, forward=frame.at == "forward")

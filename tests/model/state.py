@@ -33,6 +33,30 @@ class Bug(Enum):
     UNRECORDED_SWEEP = "a cleanup removes files without having recorded that it will"
     UNCHECKED_SWEEP = "a write that is made again keeps files that a cleanup may have removed"
     LATE_LIST = "a cleanup removes what nothing names at the end, not only what lay there when it began"
+    # Of offers.
+    UNVERIFIED = "a holder does not look under its claim whether the offers that it carries are still there"
+    RERUN_UNPROVEN = "an owner decides again without having withdrawn its offer"
+    REUSED_NAME = "the offer of what was decided again takes the name of the one before"
+    REPEATED = "a holder takes an offer without a look whether its commit is in the history"
+    UNSEEN = "an owner publishes by itself without a look whether its commit is in the history"
+    NONE_UNPROVEN = "an owner that gives up deletes its offer and calls that a proof"
+    LOOK_BEFORE_DELETE = "a withdrawal looks at the claim before it deletes the offer"
+    FAILED_UNSEEN = "a write that has failed is withdrawn without a look whether it was published before"
+    SINGLE_LOOK = "a withdrawal that finds no claim does not look at the newest version again"
+    FOREIGN_CLAIM_PROVES = "a withdrawal that finds the claim of a plan without the write looks no further"
+    STALE_GROUP = "a holder that rebases takes the offers that it took before without checking them again"
+    DROPPED_EARLY = "a holder deletes the offers before it publishes them"
+    ACKED_UNSYNCED = "an owner that finds its commit acknowledges it whether or not it is on the disk"
+    OWN_DELETION = "an owner that has deleted its offer itself takes its absence for a sign of the holder"
+    OTHER_SCHEMA = "a holder takes an offer that was decided under another schema"
+    MOVED_ROWS = "a holder takes an offer whose rows have moved"
+    FAILED_GROUP = "a group fails as a whole for one offer that does not hold"
+    NEVER_LISTS = "a writer that has waited publishes alone"
+    LAST_COMMIT = "recovery knows a published plan by the last of its commits alone"
+    EMPTY_GROUP = "a holder takes offers along in a plan without a table to tell whether they were looked at"
+    TRUSTED_LATE = "an owner takes the absence of its offer for a sign of the holder when others may take it for gone"
+    BLIND_RETRY = "the deletion that took a claim back and was not answered is sent again, whoever has claimed since"
+    UNFENCED = "the offer whose put was not answered is withdrawn by a deletion alone"
 
 
 class Move(NamedTuple):
@@ -43,6 +67,24 @@ class Move(NamedTuple):
     content: int
 
 
+class Offer(NamedTuple):
+    """What an offer holds: which decision of its owner, and upon which version. A fence keeps its name taken."""
+
+    owner: str
+    decision: int
+    base: int
+    is_fence: bool = False
+
+
+class Member(NamedTuple):
+    """One write of a group. ``offer`` is the name of the offer that it was taken from, empty for the writer's own."""
+
+    owner: str
+    decision: int
+    base: int
+    offer: Uuid = ()
+
+
 class Plan(NamedTuple):
     """What a sidecar holds."""
 
@@ -51,6 +93,7 @@ class Plan(NamedTuple):
     base: int
     moves: tuple[Move, ...]
     swept: int = 0
+    members: tuple[Member, ...] = ()
 
     @property
     def target(self) -> int:
@@ -59,6 +102,11 @@ class Plan(NamedTuple):
     @property
     def commit_id(self) -> Uuid:
         return commit_id(self.uuid)
+
+    @property
+    def carried(self) -> tuple[Uuid, ...]:
+        """The names of the offers that are published with it."""
+        return tuple(member.offer for member in self.members if member.offer)
 
 
 class TableVersion(NamedTuple):
@@ -71,6 +119,12 @@ class ManifestVersion(NamedTuple):
     parent: int
     pins: tuple[int, ...]
     swept: int = 0
+    members: tuple[Member, ...] = ()
+
+    @property
+    def commits(self) -> tuple[Uuid, ...]:
+        """The commits that it has brought: those of a group, or its own."""
+        return tuple((member.owner,) for member in self.members) or (commit_id(self.uuid),)
 
 
 class Seen(NamedTuple):
@@ -100,7 +154,9 @@ class Proc(NamedTuple):
     """A process. ``releasing`` are the claims it deletes behind its acknowledgements.
 
     Beside a cleanup a writer remembers with which attempt it uploaded its files and upon which version, and a cleanup
-    which files it has listed.
+    which files it has listed. Where writes are offered, ``first`` is the version that a writer has decided on,
+    ``decision`` how often, ``base`` the one it looked at last, ``offer`` the name of the offer that it has made,
+    ``taken`` what it took from others, and ``dropping`` the offers that it deletes behind its acknowledgement.
     """
 
     name: str
@@ -116,13 +172,24 @@ class Proc(NamedTuple):
     outcome: Literal["", "acked", "none", "unknown"] = ""
     staged: tuple[int, int] = (0, 0)
     listed: tuple[Uuid, ...] = ()
+    decision: int = 0
+    base: int = 0
+    offer: Uuid = ()
+    is_unsure: bool = False
+    has_deleted: bool = False
+    ending: Literal["", "none", "again"] = ""
+    taken: tuple[Member, ...] = ()
+    sweeping: tuple[Uuid, ...] = ()
+    dropping: tuple[Uuid, ...] = ()
+    lay: tuple[Uuid, ...] = ()
 
 
 class State(NamedTuple):
     """One moment. ``flights`` are requests whose answer was lost and that may still take effect.
 
     ``files`` tells for each plan the upload that it names, ``removed`` the uploads that are gone; both stay empty
-    without a cleanup.
+    without a cleanup. ``puts`` are offers, and ``deletes`` deletions of claims, under way whose answer was lost;
+    ``synced`` is the last version that a power cut leaves.
     """
 
     manifest: tuple[ManifestVersion, ...]
@@ -137,15 +204,29 @@ class State(NamedTuple):
     lost_answers: int
     files: tuple[tuple[Uuid, Uuid], ...] = ()
     removed: tuple[Uuid, ...] = ()
+    offers: tuple[tuple[Uuid, Offer], ...] = ()
+    puts: tuple[tuple[Uuid, Offer], ...] = ()
+    deletes: tuple[int, ...] = ()
+    synced: int = 0
+    power_cuts: int = 0
+    sweeps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """One write. An insert is staged again when its tables have moved; an update is refused."""
+    """One write. An insert is staged again when its tables have moved; an update is refused.
+
+    Where writes are offered, a ``rerun`` is an update that is decided again, a ``restless`` write is decided again for
+    reasons that nobody else can see, and ``schema`` changes the schema. ``offers``: it puts an offer before it tries
+    for itself. ``groups``: it takes the offers of others along. ``deadline``: it may give up while it waits.
+    """
 
     name: str
     tables: tuple[int, ...]
-    kind: Literal["insert", "update"] = "insert"
+    kind: Literal["insert", "update", "rerun", "restless", "schema"] = "insert"
+    offers: bool = False
+    groups: bool = False
+    deadline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +236,10 @@ class Scenario:
     ``crashes``, ``takeovers`` and ``lost_answers`` are budgets of the whole run. ``honest``: only a holder that is
     gone is presumed dead; otherwise anybody may be, at any moment. ``attempts`` bounds how often a write is staged,
     ``rounds`` how often a recovery looks again after it lost: two recoverers of one plan can take turns for ever in
-    being faster on one table each.
+    being faster on one table each. ``losing``: whose answers may be lost. ``power_cuts``: of everything that is not
+    synced nothing is left. ``sweeps``: of offers whose owners live and are taken for gone, when their time is over.
+    ``lively``: the bounds are wide enough that every insert without a deadline gets through when nothing goes wrong.
+    ``attentive``: whoever has waited has to take every offer along that lay there.
     """
 
     name: str
@@ -168,7 +252,16 @@ class Scenario:
     rounds: int = 2
     lost_answers: int = 0
     honest: bool = False
+    losing: Literal["any", "offer", "take_back"] = "any"
+    power_cuts: int = 0
+    sweeps: int = 0
+    lively: bool = False
+    attentive: bool = False
     bugs: frozenset[Bug] = frozenset()
+
+    @property
+    def has_offers(self) -> bool:
+        return any(writer.offers or writer.groups for writer in self.writers)
 
     def writer(self, name: str) -> Writer | None:
         return next((writer for writer in self.writers if writer.name == name), None)
@@ -195,6 +288,9 @@ class Scenario:
             crashes=self.crashes,
             takeovers=self.takeovers,
             lost_answers=self.lost_answers,
+            synced=1 if self.power_cuts else 0,
+            power_cuts=self.power_cuts,
+            sweeps=self.sweeps,
         )
 
 
@@ -203,7 +299,7 @@ def commit_id(uuid: Uuid) -> Uuid:
     return uuid[:1] if len(uuid) == 2 else uuid
 
 
-def lookup(pairs: tuple[tuple[int, Any], ...], key: int) -> Any:
+def lookup(pairs: tuple[tuple[Any, Any], ...], key: Any) -> Any:
     """Return the value of ``key`` in a sorted tuple of pairs, or None."""
     for found, value in pairs:
         if found == key:
@@ -211,15 +307,15 @@ def lookup(pairs: tuple[tuple[int, Any], ...], key: int) -> Any:
     return None
 
 
-def insert(pairs: tuple[tuple[int, Any], ...], key: int, value: Any) -> tuple[tuple[int, Any], ...]:
+def insert(pairs: tuple[tuple[Any, Any], ...], key: Any, value: Any) -> tuple[tuple[Any, Any], ...]:
     """Return ``pairs`` with ``key`` set."""
     return tuple(sorted([*((found, old) for found, old in pairs if found != key), (key, value)], key=_key))
 
 
-def remove(pairs: tuple[tuple[int, Any], ...], key: int) -> tuple[tuple[int, Any], ...]:
+def remove(pairs: tuple[tuple[Any, Any], ...], key: Any) -> tuple[tuple[Any, Any], ...]:
     """Return ``pairs`` without ``key``."""
     return tuple(pair for pair in pairs if pair[0] != key)
 
 
-def _key(pair: tuple[int, Any]) -> int:
+def _key(pair: tuple[Any, Any]) -> Any:
     return pair[0]

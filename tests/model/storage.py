@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from tests.model.state import (
-    Bug,
-    ManifestVersion,
-    Move,
-    Plan,
-    Scenario,
-    State,
-    TableVersion,
-    commit_id,
-)
+from tests.model.groups import wrong_member
+from tests.model.state import Bug, ManifestVersion, Move, Plan, Scenario, State, TableVersion
 
 
 class Violation(Exception):  # noqa: N818 - a finding of the checker, not an error of a program
@@ -50,7 +42,8 @@ def publish(scenario: Scenario, state: State, plan: Plan) -> tuple[bool, State]:
     pins = list(state.manifest[plan.base - 1].pins)
     for move in plan.moves:
         pins[move.table] = move.before + 1
-    version = ManifestVersion(plan.uuid, plan.base, tuple(pins), max(plan.swept, state.manifest[plan.base - 1].swept))
+    swept = max(plan.swept, state.manifest[plan.base - 1].swept)
+    version = ManifestVersion(plan.uuid, plan.base, tuple(pins), swept, plan.members)
     published = state._replace(manifest=(*state.manifest, version))
     check_published(scenario, published)
     return True, published
@@ -59,20 +52,23 @@ def publish(scenario: Scenario, state: State, plan: Plan) -> tuple[bool, State]:
 def check_published(scenario: Scenario, state: State) -> None:
     """The newest manifest version pins exactly what its history says."""
     newest = state.manifest[-1]
-    commits = [commit_id(version.uuid) for version in state.manifest[1:]]
+    commits = [commit for version in state.manifest[1:] for commit in version.commits]
     if len(set(commits)) != len(commits):
         raise Violation("I7", f"a commit is published twice: {commits}")
     if newest.uuid in state.undone:
         raise Violation("I5", f"{newest.uuid} is published after recovery recorded that it was rolled back")
     check_outcomes(state)
     _check_pins(scenario, state)
+    wrong = wrong_member(scenario, state)
+    if wrong is not None:
+        raise Violation(*wrong)
     check_files(state)
     if newest.parent != len(state.manifest) - 1:
         raise Violation("I4", f"version {len(state.manifest)} was made upon version {newest.parent}")
 
 
 def _check_pins(scenario: Scenario, state: State) -> None:
-    commits = {commit_id(version.uuid) for version in state.manifest}
+    commits = {commit for version in state.manifest for commit in version.commits}
     newest = state.manifest[-1]
     expected = [0] * len(state.tables)
     for writer in scenario.writers:
@@ -89,7 +85,7 @@ def _check_pins(scenario: Scenario, state: State) -> None:
 
 def check_outcomes(state: State) -> None:
     """What writers were told holds in the newest manifest."""
-    commits = {commit_id(version.uuid) for version in state.manifest}
+    commits = {commit for version in state.manifest for commit in version.commits}
     for proc in state.procs:
         if proc.outcome == "acked" and (proc.name,) not in commits:
             raise Violation("I2", f"{proc.name} was acknowledged and is not in the history")
@@ -103,6 +99,25 @@ def check_files(state: State) -> None:
     for version in state.manifest:
         if named.get(version.uuid) in state.removed and version.uuid in named:
             raise Violation("I9", f"{version.uuid} is published, and a cleanup has removed {named[version.uuid]}")
+
+
+def synced(scenario: Scenario, state: State) -> State:
+    """Make everything that is published survive a power cut."""
+    return state._replace(synced=len(state.manifest)) if scenario.power_cuts else state
+
+
+def cut_power(state: State) -> State:
+    """Of versions that were not synced, and of tables beyond what the others pin, nothing is left."""
+    pins = state.manifest[state.synced - 1].pins
+    tables = tuple(versions[:pin] for versions, pin in zip(state.tables, pins, strict=True))
+    return state._replace(
+        manifest=state.manifest[: state.synced],
+        tables=tables,
+        flights=(),
+        puts=(),
+        deletes=(),
+        power_cuts=state.power_cuts - 1,
+    )
 
 
 def drift(state: State) -> tuple[int, ...]:

@@ -128,6 +128,15 @@ FAILPOINTS = {
     "txn.commit.after_tables": "publish",
     "txn.publish.before_cas": "publish",
     "txn.publish.after_cas": "done, releasing",
+    "txn.offer.before_put": "offer",
+    "txn.offer.after_put": "load",
+    "txn.offer.before_withdraw": "withdraw_fence or withdraw_delete",
+    "txn.offer.after_withdraw": "withdraw_look",
+    "txn.offers.after_list": "list",
+    "txn.offers.before_verify": "verify",
+    "txn.offers.after_verify": "tables or take_back",
+    "txn.offers.before_delete": "done, dropping",
+    "txn.offers.after_delete": "done, releasing",
     "txn.release.before_delete": "done, releasing",
     "txn.release.after_delete": "done",
     "txn.recover.after_takeover": "recovering: load",
@@ -210,6 +219,8 @@ def test_every_failpoint_of_the_window_and_of_recovery_has_its_step_in_the_model
     files = [
         room / "publish" / "publisher.py",
         room / "publish" / "phases.py",
+        room / "publish" / "release.py",
+        *sorted((room / "offers").glob("*.py")),
         *sorted((room / "recovery").glob("*.py")),
     ]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,18 +29,21 @@ class Fleet:
     """Workers and readers on one ground; use it as a context manager.
 
     ``role`` is the module of the workers, ``arguments`` what each gets behind its number. ``is_mortal``: they kill
-    themselves whenever they like.
+    themselves whenever they like. ``reborn`` returns the failpoints that the next process in the place of a killed
+    worker starts with.
     """
 
     ground: Ground
     arguments: tuple[str, ...]
     role: str = "worker"
     is_mortal: bool = False
+    reborn: Callable[[int], str] = lambda _: ""
     slots: list[Slot] = field(default_factory=list)
     readers: list[WarmProcess] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     kills: int = 0
     stops: int = 0
+    _read: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +75,8 @@ class Fleet:
                 slot.is_done = True
             elif status == -signal.SIGKILL and (slot.is_doomed or self.is_mortal):
                 self.kills += 1
-                slot.process, slot.is_doomed = self._start_worker(slot.number, ""), False
+                failpoints = self.reborn(slot.number)
+                slot.process, slot.is_doomed = self._start_worker(slot.number, failpoints), "=kill" in failpoints
             else:
                 slot.is_done = True
                 self.failures.append(f"a worker ended with an error worker={slot.number} status={status}")
@@ -87,8 +91,21 @@ class Fleet:
 
     def acknowledged(self) -> int:
         """Return how many commits the workers were told are in, as their journals say."""
-        journals = [self.ground.journal(f"worker-{slot.number}") for slot in self.slots]
-        return sum(path.read_bytes().count(b'{"event": "ack"') for path in journals if path.exists())
+        return sum(map(self.acknowledged_to, self.slots))
+
+    def acknowledged_to(self, slot: Slot) -> int:
+        """Return how many commits one worker was told are in; what was read of its journal before is not read again."""
+        path = self.ground.journal(f"worker-{slot.number}")
+        offset, count = self._read.get(slot.number, (0, 0))
+        if path.exists():
+            with path.open("rb") as journal:
+                journal.seek(offset)
+                # A last line without an end may be cut by the next process of this worker.
+                whole = journal.read().rpartition(b"\n")
+            offset += len(whole[0]) + len(whole[1])
+            count += whole[0].count(b'{"event": "ack"')
+        self._read[slot.number] = offset, count
+        return count
 
     def kill(self, slot: Slot) -> None:
         """End a worker without warning."""

@@ -126,12 +126,16 @@ def _read_word(ground: Ground) -> _Word:
 def _replay(word: _Word, main: Evidence) -> Iterator[str]:
     """Apply what every commit of history meant; yield where the graph differs."""
     tables: _Tables = {key: {} for key in main.tables}
+    # Writes that are published together share a version; what it holds is the work of all of them.
+    last = {commit["manifest_version"]: commit["id"] for commit in main.commits}
     for commit in main.commits:
         meant = word.about.get(commit["id"])
         if meant is not None:
             yield from _apply(meant, tables)
         elif commit["operation"] not in _NOT_OURS:
             yield f"history holds a commit that nobody made commit={commit['id']}"
+        if last[commit["manifest_version"]] != commit["id"]:
+            continue
         counted = main.row_counts.get(commit["manifest_version"], {})
         for table_key, rows_by_id in tables.items():
             if counted.get(table_key) != len(rows_by_id):
@@ -172,5 +176,6 @@ def _recoveries(word: _Word, rows: list[dict[str, Any]], lineage: set[str]) -> I
         if commit is None:
             if row["writer_kind"] != "recovery":
                 yield f"a recovery of an operation that nobody began operation={row['operation_id']}"
-        elif row["recovery_kind"] == "RolledForward" and (row["commit_id"] != commit or commit not in lineage):
+        elif row["recovery_kind"] == "RolledForward" and not {row["commit_id"], commit} <= lineage:
+            # The row tells the last commit of the version, which may be one that was offered.
             yield f"rolled forward, but the commit is not there operation={row['operation_id']} commit={commit}"

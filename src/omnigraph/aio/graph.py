@@ -24,7 +24,7 @@ from omnigraph.operations.history import (
     ListBranchesRequest,
     ListTagsRequest,
 )
-from omnigraph.operations.maintenance import CleanupRequest
+from omnigraph.operations.maintenance import CleanupRequest, MigrateRequest
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.policy import Actor
 from omnigraph.txn.graph_store import OpenMode
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.aio.proposals import Proposals
     from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.migrate import MigrateResult
     from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
@@ -157,6 +158,26 @@ class Graph(BranchVerbs):
         request = CleanupRequest(keep=keep, older_than_s=duration_s(older_than), confirm=not dry_run)
         return await self._backend.execute(request)
 
+    async def migrate(
+        self, *, preview: bool = False, actor: str | None = None, message: str | None = None
+    ) -> MigrateResult:
+        """Raise the storage format of every branch to the newest that this version of omnigraph has.
+
+        Nothing else raises it: until then, older versions of omnigraph can read and write the graph; afterwards they
+        refuse it. No row, commit, branch or tag changes, and others may go on writing. After an interruption, call it
+        again.
+
+        Args:
+            preview: only say what would change.
+            actor: who asks for it.
+            message: what its commits say.
+
+        Raises:
+            ClaimBusyError: writers kept a branch busy for too long; call it again for what is left.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        return await self._backend.execute(MigrateRequest(preview=preview, actor=actor, message=message))
+
 
 async def init(
     uri: str | Path,
@@ -166,7 +187,7 @@ async def init(
     actor: str | None = None,
     message: str | None = None,
     settings: TxnSettings | None = None,
-    group_commit: bool = False,
+    group_commit: bool = True,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
     external_blobs: ExternalBlobs | Sequence[str | Path] | None = None,
@@ -180,7 +201,7 @@ async def init(
         actor: who asks for it.
         message: what its first commit says.
         settings: how durable writes are and how long they wait for others.
-        group_commit: publish writes of several threads together.
+        group_commit: publish writes of several threads together; False: each as a version of its own.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
         external_blobs: the bases of objects outside of the graph that Blobs may be given as; none when None.
@@ -214,7 +235,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
     client: ClientSettings | None = None,
     storage_options: Mapping[str, str] | None = None,
     settings: TxnSettings | None = None,
-    group_commit: bool = False,
+    group_commit: bool = True,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
     external_blobs: ExternalBlobs | Sequence[str | Path] | None = None,
@@ -233,7 +254,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         client: how to wait for a server.
         storage_options: how to reach the storage; kept in memory and never shown.
         settings: how durable writes are and how long they wait for others.
-        group_commit: publish writes of several threads together.
+        group_commit: publish writes of several threads together; False: each as a version of its own.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
         external_blobs: the bases of objects outside of the graph that Blobs may be given as; none when None.
@@ -253,7 +274,12 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     local: dict[str, object] = {"storage_options": storage_options, "settings": settings, "embedding": embedding}
-    local |= {"group_commit": group_commit or None, "maintenance": maintenance, "policy": policy, "actor": actor}
+    local |= {
+        "group_commit": None if group_commit else False,
+        "maintenance": maintenance,
+        "policy": policy,
+        "actor": actor,
+    }
     local["external_blobs"] = external_blobs
     if is_server_address(uri):
         refuse_given(local, "a graph that this process opens itself")

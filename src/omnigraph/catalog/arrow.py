@@ -33,6 +33,28 @@ def arrow_schema(owner: NodeType | EdgeType) -> pa.Schema:
 
     A property field carries the property's id as metadata, unless the catalog belongs to no graph yet.
     """
+    return empty_rows(owner).schema
+
+
+def empty_rows(owner: NodeType | EdgeType) -> pa.Table:
+    """Return no rows in the layout of a type."""
+    known = _known.get(id(owner))
+    if known is not None and known[0] is owner:
+        return known[1]
+    made = _schema_of(owner).empty_table()
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    # With the type itself: while it is kept, nothing else gets its number.
+    _known[id(owner)] = owner, made
+    return made
+
+
+# Types do not change, and every write asks for the layout of each of its own several times.
+_known: dict[int, tuple[NodeType | EdgeType, pa.Table]] = {}
+_MOST_KNOWN = 1024
+
+
+def _schema_of(owner: NodeType | EdgeType) -> pa.Schema:
     metadata = {PRIMARY_KEY: b"true"} | (_MADE_UP if isinstance(owner, EdgeType) else {})
     system = [pa.field("id", pa.string(), nullable=False, metadata=metadata)]
     if isinstance(owner, EdgeType):

@@ -178,6 +178,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "cleanup": ("graph.maintenance:cleanup_app", "Reclaim the storage of old states."),
         "status": ("graph.maintenance:status_app", "Show the health of a graph, with advice."),
         "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),
+        "migrate": ("graph.maintenance:migrate_app", "Raise the storage format of a graph."),
     },
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),

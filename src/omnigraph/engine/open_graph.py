@@ -20,6 +20,7 @@ from omnigraph.values import MAIN, BranchName
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
     from omnigraph.engine.accepted import CatalogCache
+    from omnigraph.engine.constraints.accepted_rules import AcceptedRules
     from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.maintenance.outcomes import ProjectionFigures
     from omnigraph.engine.query.runner import QueryRunner
@@ -85,6 +86,13 @@ class OpenGraph:
         self.projection_figures: ProjectionFigures | None = None
         self._auto_maintenance = AutoMaintenance(self._maintain, self.maintenance.auto_every, runtime.clock)
         store.stores.listeners.append(self._auto_maintenance.note)
+        store.stores.rules = lambda: self._rules
+
+    @late_property
+    def _rules(self) -> AcceptedRules:
+        from omnigraph.engine.constraints.accepted_rules import AcceptedRules  # noqa: PLC0415 - a read needs none of it
+
+        return AcceptedRules(self.catalogs.get)
 
     @late_property
     def catalogs(self) -> CatalogCache:
@@ -115,7 +123,7 @@ class OpenGraph:
         mode: OpenMode = "read_write",
         runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
-        group_commit: bool = False,
+        group_commit: bool = True,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
         maintenance: MaintenanceSettings | None = None,
         external_blobs: ExternalBlobs | None = None,

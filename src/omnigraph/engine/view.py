@@ -15,6 +15,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import comparable, one_array, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.records import record
+from omnigraph.store.tables.layouts import no_rows, with_schema
 from omnigraph.store.tables.lookup import filter_stream
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
@@ -102,7 +103,7 @@ class GraphView:
     def rows_of(self, table_key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
         """Return columns of the rows with these ids; unknown ids are left out."""
         table, written, hidden = self._parts(table_key)
-        wanted = pc.unique(ids)
+        wanted = one_array(ids) if len(ids) == 1 else pc.unique(ids)
         parts = []
         if table is not None and table.row_count and len(wanted):
             asked = wanted if hidden is None else wanted.filter(pc.invert(pc.is_in(wanted, value_set=hidden)))
@@ -174,10 +175,10 @@ class GraphView:
         return self.snapshot.table(table_key)
 
     def _joined(self, table_key: str, parts: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
-        names = list(columns)
         full = self.schema(table_key)
-        plain = pa.schema([pa.field(name, full.field(name).type) for name in names])
-        return pa.concat_tables([plain.empty_table(), *(part.select(names).cast(plain) for part in parts)])
+        plain = pa.schema([pa.field(name, full.field(name).type) for name in columns])
+        fitted = [with_schema(part, plain) for part in parts]
+        return pa.concat_tables(fitted) if fitted else no_rows(plain)
 
 
 def _with_key(columns: Sequence[str]) -> list[str]:

@@ -37,12 +37,13 @@ class EntityMismatch(Details):
 
 @record
 class ClaimHeld(Details):
-    """Which writer holds the branch, and how long this write waited for it."""
+    """Which writer holds the branch, how long this write waited for it, and how many waiting writes are older."""
 
     branch: str
     version: int
     holder: str
     waited_s: float
+    ahead: int = 0
 
 
 @record

@@ -364,6 +364,7 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "cleanup": _anywhere,
         "status": _on_branch,
         "repair": _on_branch,
+        "migrate": _anywhere,
     }
 )
 """What each operation asks of a policy, by its name."""

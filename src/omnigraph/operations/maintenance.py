@@ -12,6 +12,7 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.migrate import MigrateResult
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
@@ -99,4 +100,20 @@ class RepairRequest(Request["RepairResult"]):
     confirm: bool = False
     force: bool = False
     discard: bool = False
+    message: str | None = None
+
+
+@operation("migrate", Action.MAINTAIN, writes=True)
+@record
+class MigrateRequest(Request["MigrateResult"]):
+    """Bring every branch of a graph to the newest storage format, or say what would change.
+
+    Args:
+        preview: only say what would change.
+        actor: who asks for it.
+        message: what its commits say.
+    """
+
+    preview: bool = False
+    actor: str | None = None
     message: str | None = None

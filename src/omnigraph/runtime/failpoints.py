@@ -11,7 +11,6 @@ until ``<file>`` exists).
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -138,7 +137,8 @@ def _parse_action(name: str, text: str) -> Action:
 
 def _send_self(number: signal.Signals) -> Action:
     def action() -> None:
-        os.kill(os.getpid(), number)
+        # To this thread: what is sent to the process may reach another one first, and this one goes on for a while.
+        signal.pthread_kill(threading.get_ident(), number)
 
     return action
 
@@ -158,6 +158,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "engine.cleanup.after_histories": "a cleanup knows which states there are, and has read none of them",
         "engine.cleanup.after_floor": "a cleanup has recorded what goes, and has removed nothing",
         "engine.cleanup.after_removal": "a cleanup has removed some versions, or some files",
+        "engine.migrate.after_line": "one more branch has the newest storage format, others may not have it",
         "history.merge.after_capture": "the states that a merge or a revert starts from are known, nothing is written",
         "history.merge.after_record": "what a merge brings is written down, no commit names it",
         "history.proposal.after_publish": "a proposal is merged, and does not say so yet",
@@ -178,6 +179,15 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.stage.after_files": "fragments of every table are written, nothing names them",
         "txn.claim.before_put": "the plan is complete, no sidecar exists",
         "txn.claim.after_put": "the sidecar exists, no table has moved",
+        "txn.offer.before_put": "a write waits for others, no offer says so",
+        "txn.offer.after_put": "an offer exists, its owner waits",
+        "txn.offer.before_withdraw": "an offer exists that its owner does not want to be published any more",
+        "txn.offer.after_withdraw": "an offer is gone, its owner has not looked whether somebody had taken it",
+        "txn.offers.after_list": "a writer knows the offers of others, nothing of them is staged",
+        "txn.offers.before_verify": "a plan with writes of others is claimed, their owners may have given up",
+        "txn.offers.after_verify": "the offers of a claimed plan are still there, no table has moved",
+        "txn.offers.before_delete": "writes of others are published, their offers still exist",
+        "txn.offers.after_delete": "writes of others are published and their offers gone, the sidecar still exists",
         "txn.commit.before_tables": "phase B begins",
         "txn.commit.before_table": "one more table is about to move past its pin",
         "txn.commit.after_table": "one more table has moved past its pin",

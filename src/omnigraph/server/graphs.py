@@ -123,7 +123,7 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
     is_kept = kept is not None
     try:
         policy = load_graph_policy(served)
-        backend = kept or open_graph(served.uri, group_commit=True, external_blobs=served.blob_bases or None).backend
+        backend = kept or open_graph(served.uri, external_blobs=served.blob_bases or None).backend
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=error.message)
     try:

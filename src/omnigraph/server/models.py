@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from omnigraph.values.formats import STORAGE_FORMAT
-
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
     from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef
@@ -155,6 +153,13 @@ class CleanupBody(msgspec.Struct):
     confirm: bool | None = None
 
 
+class MigrateBody(msgspec.Struct):
+    """``MigrateRequest``; with ``preview`` it only says what would change."""
+
+    preview: bool | None = None
+    message: str | None = None
+
+
 def read_document(result: Result, *, is_legacy: bool = False) -> bytes:
     """Return ``ReadOutput``, or ``LegacyReadOutput`` without the commit."""
     sink = io.StringIO()
@@ -225,7 +230,7 @@ def snapshot_document(branch: str, state: ManifestState) -> dict[str, Any]:
     return {
         "graph_branch": branch,
         "graph_manifest_version": state.version,
-        "internal_schema_version": STORAGE_FORMAT,
+        "internal_schema_version": state.format,
         "datasets": [_dataset(state.tables[key]) for key in sorted(state.tables)],
     }
 

@@ -46,7 +46,7 @@ class ControlObjects:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._opened: LocalStore | S3Store | None = None
-        self._linked: set[Path] = set()
+        self._linked: set[str] = set()
 
     @property
     def storage(self) -> Storage:
@@ -89,17 +89,17 @@ class ControlObjects:
         """
         if self._storage.is_local:
             with translating("write a control object", key, effect=Effect.UNKNOWN):
-                self._storage.path(self._key(key)).touch()
+                os.close(os.open(self._storage.path_text(key), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
     def is_marked(self, key: str) -> bool:
         """Tell whether there is a file that :meth:`mark` left."""
-        return self._storage.is_local and self._storage.path(self._key(key)).exists()
+        return self._storage.is_local and os.path.exists(self._storage.path_text(key))
 
     def unmark(self, key: str) -> None:
         """Remove what :meth:`mark` left."""
         if self._storage.is_local:
-            with translating("delete a control object", key, effect=Effect.UNKNOWN):
-                self._storage.path(self._key(key)).unlink(missing_ok=True)
+            with translating("delete a control object", key, effect=Effect.UNKNOWN), suppress(FileNotFoundError):
+                os.unlink(self._storage.path_text(key))
 
     def get(self, key: str) -> bytes | None:
         """Return the object's bytes, or ``None`` when there is none."""
@@ -182,8 +182,11 @@ class ControlObjects:
         current_counters().add_serial_stages(pages)
         return tuple(sorted(found, key=lambda item: item.key))
 
-    def delete_keys(self, keys: Sequence[str]) -> None:
-        """Remove many objects; harmless for those that are not there."""
+    def delete_keys(self, keys: Sequence[str], *, prune: bool = True) -> None:
+        """Remove many objects; harmless for those that are not there.
+
+        ``prune`` removes folders of a local disk that become empty, which nobody may be about to put something into.
+        """
         for start in range(0, len(keys), _KEYS_PER_CALL):
             piece = keys[start : start + _KEYS_PER_CALL]
             current_counters().add_calls("control.delete")
@@ -194,7 +197,7 @@ class ControlObjects:
                     continue
                 for key in piece:
                     self._storage.path(key).unlink(missing_ok=True)
-        if self._storage.is_local:
+        if prune and self._storage.is_local:
             self._prune({self._storage.path(key).parent for key in keys})
 
     def _prune(self, folders: set[Path]) -> None:
@@ -245,28 +248,29 @@ class ControlObjects:
 
         The other way round a power failure could leave a name with nothing behind it.
         """
-        path = self._storage.path(self._key(key))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self._storage.path_text(key)
+        holder, root = os.path.dirname(path), self._storage.root
         staged = _write_staged(path, data)
         try:
             if not is_new:
-                staged.replace(path)
+                os.replace(staged, path)
             else:
                 try:
-                    path.hardlink_to(staged)
+                    os.link(staged, path)
                 except FileExistsError:
                     return False
         finally:
-            staged.unlink(missing_ok=True)
-        folder = holder = path.parent
+            with suppress(FileNotFoundError):
+                os.unlink(staged)
         sync_directory(holder)
         # A folder's own place in the tree is synced once.
-        while holder not in self._linked and folder != self._storage.path():
-            folder = folder.parent
+        folder = holder
+        while holder not in self._linked and folder != root:
+            folder = os.path.dirname(folder)
             sync_directory(folder)
         self._linked.add(holder)
         # What was removed before it was durable stands for nothing.
-        return path.exists()
+        return os.path.exists(path)
 
     def _readable(self) -> LocalStore | S3Store | None:
         # A graph that does not exist yet has no directory, and looking for one must not create it.
@@ -292,13 +296,18 @@ def _is_in_use(folder: Path) -> bool:
         return False
 
 
-def _write_staged(path: Path, data: bytes) -> Path:
+def _write_staged(path: str, data: bytes) -> str:
     """Write bytes beside ``path`` and wait for the disk; listings leave out names that end like this one."""
-    for number in count(1):
-        staged = path.with_name(f"{path.name}#{number}")
-        with suppress(FileExistsError):
+    numbers = count(1)
+    staged = f"{path}#{next(numbers)}"
+    while True:
+        try:
             descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             break
+        except FileExistsError:
+            staged = f"{path}#{next(numbers)}"
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
@@ -306,12 +315,12 @@ def _write_staged(path: Path, data: bytes) -> Path:
     return staged
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Path | str) -> None:
     """Wait until a file's bytes are on the disk."""
     _sync_descriptor(os.open(path, os.O_RDONLY))
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: Path | str) -> None:
     """Wait until a directory's entries are on the disk."""
     _sync_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 

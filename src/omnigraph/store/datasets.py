@@ -31,7 +31,7 @@ from omnigraph.store.projections.files import ProjectionStore
 from omnigraph.store.projections.segments import KeyMemory
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.tail import TailCache
-from omnigraph.store.tables.writing import write_into, write_new
+from omnigraph.store.tables.writing import plain_schema, write_into, write_new
 from omnigraph.store.transactions import fresh_uuid, land, land_creation, transaction_of
 from omnigraph.store.translate import FaultKind, fault_of, translating
 from omnigraph.store.versions import VersionFiles
@@ -257,7 +257,7 @@ class DatasetStore:
     def stage_fragment(self, dataset: ReplaceableDataset, table: pa.Table) -> FragmentRef:
         """Upload rows as one fragment that no version lists yet."""
         self.handles.check_process()
-        written = write_into(dataset.handle, table, dataset.location)
+        written = write_into(dataset.handle, table, dataset.location, known=plain_schema(dataset.schema))
         if len(written) != 1:
             raise InternalError(f"rows of '{dataset.location}' became {len(written)} fragments instead of one")
         return FragmentRef.of(written[0])

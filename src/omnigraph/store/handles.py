@@ -249,7 +249,7 @@ class Handles:
         with self._lock:
             known = self._by_pin.get(pin)
         # Counted outside of the lock: a table may have very many fragments.
-        size = 0 if known is not None else _HANDLE_BYTES + _FRAGMENT_BYTES * len(handle.get_fragments())
+        size = 0 if known is not None else _HANDLE_BYTES + _FRAGMENT_BYTES * len(handle.fragment_ids())
         with self._lock:
             kept = self._by_pin.setdefault(pin, handle)
             self._by_pin.move_to_end(pin)

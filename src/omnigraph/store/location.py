@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path, PurePath
@@ -17,6 +18,8 @@ _S3 = "s3"
 _SHOWN = 200
 _FIRST_PRINTABLE, _DELETE = 0x20, "\x7f"
 _MAX_PART_BYTES = 255
+# A part of a key that is empty, a dot or two.
+_CLIMBS = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
 # Room for what a graph puts below its root.
 _MAX_PATH_BYTES = 4096 - 800
 
@@ -86,6 +89,14 @@ class Storage:
             raise UsageError("only local storage has paths", details=details)
         return Path(self.root, _checked(relative)) if relative else Path(self.root)
 
+    def path_text(self, relative: str) -> str:
+        """Return :meth:`path` as text: for what every write asks for, where making the object costs more than its use.
+
+        Raises:
+            UsageError: the root is not local.
+        """
+        return f"{self.root.rstrip('/')}/{_checked(relative)}" if self.is_local else str(self.path(relative))
+
 
 def _checked_options(options: object) -> dict[str, str]:
     """Return storage options, which are a mapping of strings; none of them is ever shown."""
@@ -126,7 +137,7 @@ def _reopened(root: str, options: dict[str, str]) -> Storage:
 
 def _checked(relative: str) -> str:
     # A key that climbs out of the root would let a damaged manifest row address foreign data.
-    if relative.startswith("/") or any(part in {"", ".", ".."} for part in relative.split("/")):
+    if _CLIMBS.search(relative):
         details = BadValue(what="storage key", value=relative, expected="a relative path without empty or dot segments")
         raise ValueFormatError("the key is not below the graph's root", details=details)
     return relative

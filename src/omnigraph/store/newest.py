@@ -52,6 +52,7 @@ class NewestVersions:
         self._storage = storage
         self._clock = SystemClock()
         self._seen: dict[Line, _Seen] = {}
+        self._folders: dict[Line, str] = {}
         # Whether folders of a device can be trusted.
         self._trusted: dict[int, bool] = {}
 
@@ -66,7 +67,10 @@ class NewestVersions:
         """Return what the folder of versions says before storage is asked; None when it is not to be trusted."""
         if not self._storage.is_local:
             return None
-        mark = _mark(str(self._file(location, branch, 0).parent))
+        folder = self._folders.get((location, branch))
+        if folder is None:
+            folder = self._folders[location, branch] = os.path.dirname(self._file(location, branch, 0))
+        mark = _mark(folder)
         return mark if mark is not None and self._is_settled(mark) and self._is_own(mark[0]) else None
 
     def saw(self, location: str, branch: str | None, version: int, mark: Mark | None) -> None:
@@ -76,11 +80,11 @@ class NewestVersions:
             return
         following = self._file(location, branch, version + 1)
         self._seen[location, branch] = _Seen(
-            version=version, folder=str(following.parent), next_file=str(following), mark=mark
+            version=version, folder=os.path.dirname(following), next_file=following, mark=mark
         )
 
-    def _file(self, location: str, branch: str | None, version: int) -> Path:
-        return self._storage.path(version_file(TablePin(location=location, branch=branch, version=version)))
+    def _file(self, location: str, branch: str | None, version: int) -> str:
+        return self._storage.path_text(version_file(TablePin(location=location, branch=branch, version=version)))
 
     def _is_settled(self, mark: Mark) -> bool:
         return max(mark[2], mark[3]) // _NS_PER_MS + _SETTLED_MS < self._clock.now_ms()
@@ -110,7 +114,7 @@ def file_system_of(device: int, mounts: Path = _MOUNTS) -> str | None:
 
 def _mark(folder: str) -> Mark | None:
     try:
-        told = os.stat(folder)  # noqa: PTH116 - making a path costs more than the look, which every read takes
+        told = os.stat(folder)
     except OSError:
         return None
     return told.st_dev, told.st_ino, told.st_mtime_ns, told.st_ctime_ns

@@ -89,7 +89,7 @@ class VersionFiles:
             return None
         asked = self._asked
         if asked is None or asked[0] != pin:
-            asked = self._asked = (pin, str(self._path(pin)))
+            asked = self._asked = (pin, self._storage.path_text(version_file(pin)))
         try:
             found = os.stat(asked[1])  # noqa: PTH116 - making a path costs more than the look, which every read takes
         except (FileNotFoundError, NotADirectoryError):

@@ -35,7 +35,6 @@ from omnigraph.txn.claims.watch import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_state, manifest_schema
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
-from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.txn.settings import SETTLE_S, Syncing, TxnSettings
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -127,7 +126,7 @@ def create_graph(
         )
     except AlreadyExistsError as error:
         raise _exists(stores) from error
-    stores.syncing.after_publish(created, None)
+    stores.syncing.after_publish(created)
     stores.syncing.disk.sync_way_to_root()
 
 
@@ -240,7 +239,7 @@ class GraphStore:
         runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
         formats: FormatChain | None = None,
-        group_commit: bool = False,
+        group_commit: bool = True,
     ) -> Self:
         """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
@@ -278,6 +277,11 @@ class GraphStore:
         return self._stores
 
     @property
+    def formats(self) -> FormatChain:
+        """The storage formats that are served."""
+        return self._formats
+
+    @property
     def open_branches(self) -> OpenBranches:
         """The branches of this graph, as whoever looks after them needs them."""
         return self._branches
@@ -293,7 +297,6 @@ class GraphStore:
         self.snapshot(BranchName(MAIN))
         if self._mode == "read_write":
             self._recover_all()
-            self._upgrade(self.branch_writer(BranchName(MAIN)))
 
     def close(self) -> None:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
@@ -557,12 +560,6 @@ class GraphStore:
                 name=branch, incarnation=incarnation, lance_branch=lance_branch_name(name, incarnation)
             )
             Recoverer(self._branches.services(gone)).recover_abandoned()
-
-    def _upgrade(self, branch_writer: BranchWriter) -> None:
-        if branch_writer.services.manifest.is_outdated(branch_writer.snapshot().manifest):
-            txn = branch_writer.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
-            txn.is_upgrade = True
-            branch_writer.commit(txn)
 
 
 def _refuse_ended(state: ResolvedState, consequence: str) -> None:

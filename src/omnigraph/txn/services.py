@@ -27,12 +27,15 @@ from omnigraph.values import BranchName
 
 if TYPE_CHECKING:
     from omnigraph.txn.claims.store import ClaimStore
+    from omnigraph.txn.offers.line import MachineLine
+    from omnigraph.txn.offers.store import OfferStore
     from omnigraph.txn.publish.phases import Phases
     from omnigraph.txn.publish.stage import Stager
     from omnigraph.txn.recovery.audit import AuditLog
+    from omnigraph.txn.transaction import SchemaRules
 
 
-@record(slots=False)
+@record(frozen=False, slots=False)
 class GraphStores:
     """The stores of one open graph; every branch shares them, and so the session and handle cache inside."""
 
@@ -47,6 +50,8 @@ class GraphStores:
     watch: ClaimWatch = field(default_factory=ClaimWatch)
     # Told of every commit of this process, on the thread that published it: whoever listens must be quick.
     listeners: list[Callable[[BranchName, Sequence[Commit]], None]] = field(default_factory=list)
+    # Gives what the schema says of changes of rows; None where nobody knows schemas.
+    rules: Callable[[], SchemaRules] | None = None
     # What is asked of the graph at this moment: it is closed when the last of it has ended.
     calls: Calls = field(default_factory=lambda: Calls(graph_closed))
 
@@ -88,6 +93,25 @@ class BranchServices:
 
         stores = self.stores
         return ClaimStore(stores.control, self.line, stores.runtime, stores.settings, stores.watch)
+
+    @property
+    def rules(self) -> SchemaRules | None:
+        """What the schema says of changes of rows, where somebody knows it."""
+        return None if self.stores.rules is None else self.stores.rules()
+
+    @late_property
+    def offers(self) -> OfferStore:
+        """The writes of other processes that wait."""
+        from omnigraph.txn.offers.store import OfferStore  # noqa: PLC0415 - a read needs none of it
+
+        return OfferStore(self.stores.control, self.line, self.runtime, self.stores.pool)
+
+    def machine_line(self) -> MachineLine:
+        """Return a place in the line of this machine's writers of the branch."""
+        from omnigraph.txn.offers.line import MachineLine  # noqa: PLC0415 - a read needs none of it
+
+        branch = f"{self.line.name}~{self.line.incarnation}"
+        return MachineLine(self.stores.datasets.storage, branch, is_used=self.settings.line_up)
 
     @late_property
     def phases(self) -> Phases:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from omnigraph.records import record
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.values import check_choice, check_number, check_whole
+from omnigraph.values import check_choice, check_flag, check_number, check_whole
 
 if TYPE_CHECKING:
     from omnigraph.store.datasets import ReplaceableDataset
@@ -35,7 +35,10 @@ class TxnSettings:
         max_attempts: how often one write is rebased onto a branch that keeps moving, or run again there.
         rerun_s: how long a write is run again on rows that keep moving before it gives up with a ``busy`` error.
         tail_limit: how many small, unindexed fragments a table may have before a write folds them.
-        max_group: how many waiting writes one publish may carry when group commit is on.
+        max_group: how many waiting writes one publish may carry.
+        line_up: whether writers of one machine wait for each other before they upload anything.
+        offers: whether a write that waits is left where another process may publish it together with its own.
+        offer_bytes: how many bytes of rows such a write may have.
         threads: how many tables are staged and committed side by side.
         key_s: for how long a write that is sent again under its idempotency key is answered with the first commit.
 
@@ -50,6 +53,9 @@ class TxnSettings:
     rerun_s: float = 300.0
     tail_limit: int = 16
     max_group: int = 64
+    line_up: bool = True
+    offers: bool = True
+    offer_bytes: int = 1 << 20
     threads: int = 8
     key_s: float = 7 * 86400.0
 
@@ -57,7 +63,9 @@ class TxnSettings:
         check_choice("durability", self.durability, ("full", "relaxed"))
         for name in ("grace_s", "claim_wait_s", "rerun_s", "key_s"):
             check_number(name, getattr(self, name), most=_LONGEST_S)
-        for name in ("max_attempts", "tail_limit", "max_group"):
+        for name in ("line_up", "offers"):
+            check_flag(name, getattr(self, name))
+        for name in ("max_attempts", "tail_limit", "max_group", "offer_bytes"):
             check_whole(name, getattr(self, name), least=1)
         check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
 
@@ -79,7 +87,7 @@ class Syncing:
 
     def after_landing(self, commit: StagedCommit) -> None:
         """Sync the version of a table commit: a manifest that survives must not name table versions that did not."""
-        self.disk.sync_version(commit.after, uuid=commit.uuid)
+        self.disk.sync_version(commit.after)
 
     def line(self, location: str, branch: str, version: int) -> None:
         """Sync the first version of a line or fork, and its ref, before anything names it."""
@@ -89,9 +97,9 @@ class Syncing:
         """Sync the fragments that the next manifest version brings."""
         self.disk.sync_data(base, [file for fragment in fragments for file in fragment.files])
 
-    def after_publish(self, dataset: ReplaceableDataset, uuid: str | None) -> None:
+    def after_publish(self, dataset: ReplaceableDataset) -> None:
         """Sync a manifest version: only then may the write be acknowledged."""
-        self.disk.sync_version(dataset.pin, uuid=uuid)
+        self.disk.sync_version(dataset.pin)
 
     def found(self, dataset: ReplaceableDataset, version: int) -> None:
         """Sync the newest manifest version and an earlier one, which others published and may not have synced."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, Protocol, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +19,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.runtime import CallContext, Clock, Counters, calling, current_call
+from omnigraph.store.tables.moves import EdgeEnds
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import (
     Compaction,
@@ -39,6 +40,7 @@ from omnigraph.txn.manifest.requests import request_mark
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark, RequestMark, RunMark
 from omnigraph.txn.manifest.sequences import SequenceMark, StreamSequences
 from omnigraph.txn.publish.kinds import KEYED_KINDS, REBASE_RULES, RebaseRule, WriteKind
+from omnigraph.txn.reads import Reads
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
 
@@ -94,6 +96,24 @@ class CommitView:
 OnConflict = Literal["rerun", "refuse"]
 
 Check = Callable[[CommitView], None]
+
+
+class SchemaRules(Protocol):
+    """What the schema says of changes of rows. Whoever knows schemas gives it to those who publish."""
+
+    def check(self, view: CommitView, changes: Mapping[str, RowChange]) -> None:
+        """Return if the graph keeps every rule of its schema with ``changes``, which come after those of the view.
+
+        Raises:
+            OmnigraphError: it would break one.
+        """
+
+    def hold_apart(self, view: CommitView, changes: Mapping[str, RowChange]) -> bool:
+        """Whether rows that keep the rules together also keep them one after the other, in any order."""
+
+
+# What has to happen before a write is decided again.
+BeforeRerun = Callable[[], None]
 # Reads the snapshot of a transaction and adds its changes and checks.
 Decide = Callable[["WriteTxn"], None]
 
@@ -124,8 +144,6 @@ class WriteTxn:
         self.counters = Counters()
         self.checks: list[Check] = []
         self.schema_change: SchemaChange | None = None
-        # A commit of its own although it changes no table: publishing is what upgrades the manifest.
-        self.is_upgrade = False
         # A commit of its own although every row was as it should be already: a load is one whatever it finds.
         self.is_recorded = False
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
@@ -149,13 +167,15 @@ class WriteTxn:
         # What it adds to what is remembered of change logs, and by stream what was remembered where that was decided.
         self.sequences: tuple[SequenceMark, ...] = ()
         self.sequence_bases: dict[str, StreamSequences | None] = {}
-        self.read_set: set[str] = set()
+        self.reads = Reads()
         # Where other processes put files for this write, by table.
         self.prepared: dict[str, TablePin] = {}
         # Runs the write again when rows that it was decided on have moved; None leaves that to the caller.
         self.decide: Decide | None = None
         # How often that has happened.
         self.reruns = 0
+        # Whether the rules of the schema are all that its checks look at, so that any process can check it.
+        self.follows_rules = False
         # Whether it holds values of stored rows although its kind does not tell.
         self.keeps_values = False
         self._changes: dict[str, TableChange] = {}
@@ -164,6 +184,24 @@ class WriteTxn:
     def rule(self) -> RebaseRule:
         """What happens when a table of this write has moved before the commit."""
         return RebaseRule.REFUSE if self.keeps_values else REBASE_RULES[self.kind]
+
+    @property
+    def read_set(self) -> frozenset[str]:
+        """The tables that it was decided on as a whole."""
+        return frozenset(self.reads.tables)
+
+    @property
+    def rows_read(self) -> Mapping[str, frozenset[str]]:
+        """The ids of the rows that it was decided on, there or not, of tables where nothing else counts.
+
+        Without an id it adds rows to a table whatever that holds.
+        """
+        return {table_key: frozenset(ids) for table_key, ids in self.reads.rows.items()}
+
+    @property
+    def ends_read(self) -> Mapping[str, frozenset[EdgeEnds]]:
+        """The ends of which it was decided on every edge, by the table of the edges."""
+        return {table_key: frozenset(ends) for table_key, ends in self.reads.ends.items()}
 
     @property
     def changes(self) -> Mapping[str, TableChange]:
@@ -176,7 +214,6 @@ class WriteTxn:
         return not (
             self._changes
             or self.schema_change is not None
-            or self.is_upgrade
             or self.is_recorded
             or self.merged_parent is not None
             or self.batch is not None
@@ -186,9 +223,12 @@ class WriteTxn:
 
     @property
     def can_group(self) -> bool:
-        """Whether the change may share a publish with others: rows only, nothing that depends on an exact base."""
+        """Whether the change may share a publish with others: rows only, nothing that depends on an exact base.
+
+        One that was decided on rows must not follow one that writes them, see :meth:`depends_on`.
+        """
         return (
-            self.rule is RebaseRule.REVALIDATE
+            (self.rule is RebaseRule.REVALIDATE or (self.rule is RebaseRule.REFUSE and self._is_by_rows))
             and self.expected_head is None
             and self.merged_parent is None
             and self.schema_change is None
@@ -199,10 +239,58 @@ class WriteTxn:
             and all(isinstance(change, RowChange) for change in self._changes.values())
         )
 
+    @property
+    def is_self_contained(self) -> bool:
+        """Whether another process could publish it: rows only, and checks that every process can make."""
+        return (
+            (self.follows_rules or not self.checks)
+            and self.merged_parent is None
+            and self.schema_change is None
+            and self.batch is None
+            and self.feed is None
+            and self.run is None
+            and self.proposal is None
+            and self.reverts is None
+            and not self.sequence_bases
+            and not self.sequences
+            and bool(self._changes)
+            and all(isinstance(change, RowChange) and change.outcome is None for change in self._changes.values())
+        )
+
+    @property
+    def _is_by_rows(self) -> bool:
+        return bool(self._changes) and not self.reads.tables and all(map(self.reads.is_by_rows, self._changes))
+
+    def depends_on(self, change: RowChange) -> bool:
+        """Whether it was decided on rows that ``change`` writes or removes."""
+        return self.rule is RebaseRule.REFUSE and self.reads.depends_on(change)
+
+    def is_stale(self, table_key: str, newer: GraphSnapshot) -> bool:
+        """Whether rows that it was decided on, of a table that has moved, may be others in ``newer``.
+
+        A table of which nobody has said which rows count is decided on as a whole.
+        """
+        change = self._changes.get(table_key)
+        is_by_rows = self.reads.is_by_rows(table_key) and (change is None or isinstance(change, RowChange))
+        return not is_by_rows or self.reads.have_moved(table_key, self.snapshot, newer)
+
     def read_table(self, table_key: str) -> None:
         """Remember that the write was decided on this table's rows."""
         self.snapshot.entry(table_key)
-        self.read_set.add(table_key)
+        self.reads.add_table(table_key)
+
+    def read_rows(self, table_key: str, ids: Iterable[str]) -> None:
+        """Remember that the write was decided on the rows with these ids, there or not, and on no others.
+
+        What a whole table was read for stays; so many rows that they are hardly told apart count as the table.
+        """
+        self.snapshot.entry(table_key)
+        self.reads.add_rows(table_key, ids)
+
+    def read_ends(self, table_key: str, ends: Iterable[EdgeEnds]) -> None:
+        """Remember that the write was decided on all edges with some ends; those it has found are rows that it read."""
+        self.snapshot.entry(table_key)
+        self.reads.add_ends(table_key, ends)
 
     def insert(self, table_key: str, rows: pa.Table, *, has_fresh_ids: bool = False) -> None:
         """Add rows whose ids must not exist yet; ids that were made for them just now need no look-up."""
@@ -303,7 +391,9 @@ class WriteTxn:
             return False
         self.reruns += 1
         self.snapshot = snapshot
-        self.checks, self.read_set, self._changes = [], set(), {}
+        self.checks, self._changes = [], {}
+        self.follows_rules = False
+        self.reads.clear()
         self.sequences, self.sequence_bases = (), {}
         with calling(self.call):
             self.decide(self)

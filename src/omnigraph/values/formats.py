@@ -2,5 +2,9 @@
 
 from __future__ import annotations
 
-# Stamped on every manifest; it moves only when the layout of a graph does.
-STORAGE_FORMAT = 1
+# Stamped on every manifest. It moves with everything that the version before would not read or would not keep.
+STORAGE_FORMAT = 2
+# Graphs of older formats are read and written as they are until somebody migrates them.
+OLDEST_STORAGE_FORMAT = 1
+# Versions that know no later format take an offer for a sidecar that outlived its claim, and remove it.
+OFFERS_FORMAT = 2

@@ -7,7 +7,10 @@ from typing import NewType, Self
 from omnigraph.errors import BadValue, ValueFormatError
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_VALUES = {char: value for value, char in enumerate(_ALPHABET)}
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_LETTERS = frozenset(_ALPHABET)
+# The letters that Python writes the same numbers with.
+_DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 _LENGTH = 26
 ENTROPY_BITS = 80
 MAX_TIMESTAMP_MS = (1 << 48) - 1
@@ -42,7 +45,8 @@ class Ulid(str):
             details = BadValue(what="ulid", value=f"{timestamp_ms}, {entropy}", expected="48 and 80 bits")
             raise ValueFormatError("the parts do not fit a ULID", details=details)
         number = timestamp_ms << ENTROPY_BITS | entropy
-        return cls("".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)))
+        # Two letters at a time; the first pair has 8 of its 10 bits.
+        return cls("".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)]))
 
     @property
     def timestamp_ms(self) -> int:
@@ -57,10 +61,7 @@ class Ulid(str):
     @property
     def number(self) -> int:
         """All 128 bits."""
-        number = 0
-        for char in self:
-            number = number << 5 | _VALUES[char]
-        return number
+        return int(self.translate(_DIGITS), 32)
 
 
 def is_ulid(text: object) -> bool:
@@ -70,12 +71,7 @@ def is_ulid(text: object) -> bool:
     (True, False)
     """
     # 26 characters hold 130 bits; the first may only use three of its five.
-    return (
-        isinstance(text, str)
-        and len(text) == _LENGTH
-        and text[0] in "01234567"
-        and all(char in _VALUES for char in text)
-    )
+    return isinstance(text, str) and len(text) == _LENGTH and text[0] in "01234567" and _LETTERS.issuperset(text)
 
 
 TypeId = NewType("TypeId", int)

@@ -196,7 +196,7 @@ def test_what_was_shown_to_the_caller_must_not_have_changed(graph, other):
         assert t.mutate("query q() { update Person set { age: 5 } where age < 2 }").updated == 1
 
     def shown_by_an_entity(t):
-        assert t.entity("Person", "nobody") is None
+        assert t.entity("Person", "bo") is not None
 
     for show in (shown_by_a_read, shown_by_a_count, shown_by_an_entity):
         before = ages(graph)
@@ -209,6 +209,18 @@ def test_what_was_shown_to_the_caller_must_not_have_changed(graph, other):
         assert ages(graph) == before | {"bo": before["bo"] + 1}
         assert not t.is_open
     assert len(graph.query(NOTES)) == 0
+
+
+def test_an_entity_that_was_shown_depends_on_no_other(graph, other):
+    with graph.transaction() as t:
+        assert t.entity("Person", "nobody") is None
+        t.mutate(NOTE, {"text": "decided"})
+        other.mutate(OLDER, {"name": "bo"})
+    with pytest.raises(TransactionConflictError), graph.transaction() as late:
+        assert late.entity("Person", "nobody") is None
+        late.mutate(NOTE, {"text": "too late"})
+        other.mutate(ADD, {"name": "nobody", "age": 1})
+    assert [row["n.text"] for row in graph.query(NOTES)] == ["decided"]
 
 
 def test_what_was_not_shown_may_change_and_the_ids_that_were_shown_stay(graph, other):
@@ -250,8 +262,8 @@ def test_a_head_can_be_demanded_and_running_again_refused(graph, other):
         other.mutate(NOTE, {"text": "x"})
     with pytest.raises(ExpectedVersionMismatchError), graph.transaction(on_conflict="refuse") as strict:
         strict.mutate(OLDER, {"name": "ann"})
-        other.mutate(OLDER, {"name": "bo"})
-    assert ages(graph) == {"ann": 2, "bo": 3}
+        other.mutate(OLDER, {"name": "ann"})
+    assert ages(graph) == {"ann": 3, "bo": 2}
     with pytest.raises(UsageError):
         graph.transaction(on_conflict="retry")  # type: ignore[arg-type]  # the mistake itself
 

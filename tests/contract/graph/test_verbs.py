@@ -102,6 +102,7 @@ def test_a_graph_is_written_branched_merged_looked_back_on_and_moved(tmp_path):
         assert graph.status().branches == 1
         assert graph.repair().manifest_version is None
         assert not graph.cleanup(keep=1).is_done
+        assert graph.migrate(preview=True).outdated == graph.migrate().migrated == ()
         assert "scan" in str(graph.explain(NAMES))
         assert graph.delete_tag("v1").commit_id == then.commit.id
         assert graph.tags() == ()

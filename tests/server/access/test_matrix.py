@@ -147,6 +147,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("GET", f"{G}/status"): row("/status", "maintain"),
     ("POST", f"{G}/maintenance/optimize"): row("/maintenance/optimize", "maintain", options=sent()),
     ("POST", f"{G}/maintenance/cleanup"): row("/maintenance/cleanup", "maintain", options=sent(keep=1000)),
+    ("POST", f"{G}/maintenance/migrate"): row("/maintenance/migrate", "maintain", options=sent(preview=True)),
     # What our own clients ask: which operations there are, any of them, and stopping their own.
     ("GET", f"{G}/operations"): row("/operations", "token"),
     ("POST", f"{G}/operations/{{operation}}"): row("/operations/query", "read", options=UNIFORM),

@@ -153,7 +153,7 @@ def test_a_server_of_another_kind_or_version_is_told(server):
         ({"uri": "https://host/crm"}, ValueFormatError),
         ({"uri": "https://me:secret@host/graphs/crm"}, ValueFormatError),
         ({"uri": "https://host/graphs/crm", "token": "two words"}, UsageError),
-        ({"uri": "https://host/graphs/crm", "group_commit": True}, UsageError),
+        ({"uri": "https://host/graphs/crm", "group_commit": False}, UsageError),
         ({"uri": "./graph", "token": "abc"}, UsageError),
         ({"uri": "https://host/graphs/crm", "client": 7}, UsageError),
     ],

@@ -83,6 +83,7 @@ WRITES: dict[tuple[str, str], Case] = {
     ),
     ("POST", "maintenance/optimize"): body({}, {"types": ["Person"]}),
     ("POST", "maintenance/cleanup"): body({"keep": 1, "confirm": True}, {"keep": 2, "confirm": True}),
+    ("POST", "maintenance/migrate"): body({}, {"message": "m"}),
     ("POST", "operations/{operation}"): Case(
         path="operations/create_tag",
         write={"json": {"operation": "create_tag", "name": "v1", "at": "main"}, "headers": WIRE},

@@ -62,6 +62,8 @@ def test_status_and_maintenance(http):
     preview = http.post(f"{GRAPH}/maintenance/cleanup", json={"keep": 1000}).json()
     assert preview["confirmed"] is False
     assert http.post(f"{GRAPH}/maintenance/cleanup", json={}).status_code == 400
+    migrated = http.post(f"{GRAPH}/maintenance/migrate", json={}).json()
+    assert {line["action"] for line in migrated["lines"]} == {"current"}
 
 
 @pytest.fixture(scope="module")

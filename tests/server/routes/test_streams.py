@@ -172,6 +172,7 @@ async def test_who_may_not_maintain_does_not_learn_of_an_export(tmp_path: Path):
         ("DELETE", "branches/draft", None),
         ("POST", "maintenance/optimize", {}),
         ("POST", "maintenance/cleanup", {"keep": 1}),
+        ("POST", "maintenance/migrate", {}),
     ]
     async with client_of(service) as http:
         for access, token, status in ((service.access, "secret", 413), (denied, "guest", 403)):

@@ -80,6 +80,7 @@ MATRIX = {
     "cleanup": DIRECT,
     "status": DIRECT,
     "repair": DIRECT,
+    "migrate": DIRECT,
     "graphs list": SERVED,
     "login": NOTHING,
     "logout": NOTHING,
@@ -172,5 +173,5 @@ RUNS = ("pipeline run", "pipeline quarantine")
 
 def test_every_command_that_makes_a_commit_takes_a_message():
     takes = {name for name, command in COMMANDS.items() if any("-m" in item.opts for item in command.params)}
-    writes = {name for name, flags in MATRIX.items() if "--as" in flags} | {"optimize", "repair", "alias"}
+    writes = {name for name, flags in MATRIX.items() if "--as" in flags} | {"optimize", "repair", "migrate", "alias"}
     assert takes == writes - {*WITHOUT_COMMIT, *RUNS}

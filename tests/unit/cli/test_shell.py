@@ -96,7 +96,7 @@ def test_a_transaction_collects_statements(session: ShellSession, capsys: pytest
     session.run(":begin")
     session.run('delete Person where name = "Bob"')
     # What was shown here must still be so: another writer makes it a conflict.
-    session.backend.execute(MutateRequest(text='query q() { insert Person { name: "Eve" } }', branch="draft"))
+    session.backend.execute(MutateRequest(text='query q() { insert Person { name: "Bob" } }', branch="draft"))
     with pytest.raises(TransactionConflictError):
         session.run(":commit")
     assert session.place == "draft"

@@ -37,7 +37,7 @@ from omnigraph.operations.history import (
     MergeRequest,
     PreviewMergeRequest,
 )
-from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, StatusRequest
+from omnigraph.operations.maintenance import CleanupRequest, MigrateRequest, OptimizeRequest, StatusRequest
 from omnigraph.operations.proposals import (
     ApproveProposalRequest,
     CheckProposalRequest,
@@ -170,6 +170,7 @@ def test_every_question_of_an_operation_is_about_its_declared_action(graph, name
         (OptimizeRequest(), on(Action.MAINTAIN, "main")),
         (StatusRequest(branch="draft"), on(Action.MAINTAIN, "draft")),
         (CleanupRequest(keep=1), on(Action.MAINTAIN)),
+        (MigrateRequest(), on(Action.MAINTAIN)),
     ],
     ids=lambda value: getattr(getattr(value, "operation", None), "name", ""),
 )
@@ -211,6 +212,7 @@ def test_a_denied_write_changes_nothing(graph):
         ApplySchemaRequest(text="node Other { a: String @key }"),
         BeginTransactionRequest(),
         CleanupRequest(keep=1, confirm=True),
+        MigrateRequest(),
         MergeProposalRequest(number=1),
     ]
     for request in denied:

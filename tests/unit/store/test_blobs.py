@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -128,6 +130,6 @@ def test_replaced_table_holds_the_blobs_it_was_given(tables):
 def test_every_file_that_holds_blobs_is_found_for_syncing(tables, tmp_path):
     tables.change({name: b"z" * size for name, size in SIZES.items()})
     data = tmp_path / "t" / "data"
-    found = [path for file in data.glob("*.lance") for path in iter_blob_files(file)]
+    found = [Path(path) for file in data.glob("*.lance") for path in iter_blob_files(str(file))]
     assert sorted(found) == sorted(data.glob("*/*"))
     assert sum(path.stat().st_size for path in found) >= SIZES["packed"] + SIZES["large"]

@@ -45,7 +45,7 @@ def _land(bench, disk, staged):
     """Land a commit as a writer does: its files first, then the version that names them."""
     disk.sync_files(staged.files)
     pin = bench.commit(staged)
-    disk.sync_version(staged.after, uuid=staged.uuid)
+    disk.sync_version(staged.after)
     return pin
 
 
@@ -55,11 +55,11 @@ def test_a_commit_is_synced_with_everything_it_brought(local, disk_of, synced):
     _land(local, disk_of(local), staged)
     root = local.storage.path()
     files = [path for path in synced if path.is_file()]
-    assert {path.suffix for path in files} == {".lance", ".arrow", ".txn", ".manifest"}
+    assert {path.suffix for path in files} == {".lance", ".arrow", ".manifest"}
     assert set(map(root.joinpath, staged.files)) < set(files)
     folders = [path for path in synced if path.is_dir()]
     # What a version names is durable before the version is, and every file before the folder that names it.
-    assert {path.suffix for path in files[-2:]} == {".manifest", ".txn"}
+    assert files[-1].suffix == ".manifest"
     assert all(max(_places(synced, path)) < max(_places(synced, path.parent)) for path in files)
     assert synced[-1] == folders[-1] == root
     assert {path.parent for path in files} < set(folders)
@@ -77,7 +77,7 @@ def test_the_way_to_a_folder_is_synced_once_and_the_folder_itself_every_time(loc
         synced.clear()
         pin = _land(local, disk, staged)
     table = local.storage.path("nodes/1")
-    assert {path for path in synced if path.is_dir()} == {table / "data", table / "_transactions", table / "_versions"}
+    assert {path for path in synced if path.is_dir()} == {table / "data", table / "_versions"}
     # The first deletion makes a folder that its parent does not durably name yet.
     staged = local.stage(pin, deletes=["a"])
     synced.clear()
@@ -129,8 +129,8 @@ def test_a_dataset_version_is_synced(local, disk_of, synced):
     disk = disk_of(local)
     disk.sync_data(made.pin, staged.files)
     landed = local.datasets.replace(made, [staged], SCHEMA, {}, identity)
-    disk.sync_version(landed.pin, uuid=identity)
-    assert sorted(path.suffix for path in synced if path.is_file()) == [".lance", ".manifest", ".txn"]
+    disk.sync_version(landed.pin)
+    assert sorted(path.suffix for path in synced if path.is_file()) == [".lance", ".manifest"]
 
 
 def test_a_relaxed_graph_and_an_object_store_are_not_synced(local, on_s3, disk_of, synced):

@@ -7,7 +7,7 @@ from tests.unit.store.conftest import SCHEMA
 
 from omnigraph.errors import LimitExceeded, QueryMemoryError
 from omnigraph.runtime import counting
-from omnigraph.store.projections import hashes, keys
+from omnigraph.store.projections import hashes, keys, segments
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import build_keys, key_index, needs_keys
@@ -392,6 +392,29 @@ def test_segments_of_files_that_are_gone_are_dropped_when_there_are_too_many(mon
     for hash_, place in zip(segment.hashes.tolist(), segment.places.tolist(), strict=True):
         assert place % 2 == (0 if hash_ == 7 else 1)
         assert hash_ == 7 or names[place // 2] == f"file{hash_}"
+
+
+def test_segments_do_not_collect_the_fragments_of_a_long_run_of_small_commits():
+    """A version that is put together looks at every fragment of a segment: commits would cost more and more."""
+    memory = KeyMemory()
+    for number in range(1200):
+        [fragment] = keys_of_one(f"file{number}", rows=1)
+        live = {(f"file{each}",) for each in range(max(0, number - 20), number + 1)}
+        memory.add("t", segment_of([fragment], np.array([number], dtype=np.uint64), np.arange(1)), live)
+        assert sum(len(segment.fragments) for segment in memory.segments("t")) <= 256
+
+
+def test_a_table_of_many_fragments_keeps_all_of_them_and_is_not_narrowed_by_every_commit(monkeypatch):
+    narrowed = []
+    narrow = segments._narrowed
+    monkeypatch.setattr(segments, "_narrowed", lambda *given: narrowed.append(given) or narrow(*given))
+    memory, live = KeyMemory(), set()
+    for number in range(600):
+        [fragment] = keys_of_one(f"file{number}", rows=1)
+        live.add((f"file{number}",))
+        memory.add("t", segment_of([fragment], np.array([number], dtype=np.uint64), np.arange(1)), live)
+    assert sum(len(segment.fragments) for segment in memory.segments("t")) == 600
+    assert narrowed == []
 
 
 def keys_of_one(name="file", rows=50):

@@ -1,5 +1,9 @@
 """Projections are found by table and kind, fit the rows of any version, and are never trusted blindly."""
 
+import gc
+from contextlib import suppress
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -52,6 +56,40 @@ def test_saving_the_same_twice_leaves_one_file(bench, ids):
     other = save(bench.datasets.projections, table, {"numbers": np.zeros(3)})
     assert other.key != first.key
     assert len(bench.datasets.projections.find("nodes/1", "keys")) == 2
+
+
+def mapped(storage):
+    """The files of projections that this process holds open."""
+    gc.collect()
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.add(descriptor.readlink())
+    return sorted(path.name for path in found if path.is_relative_to(storage.path(PROJECTIONS_PREFIX)))
+
+
+def test_a_process_keeps_few_of_the_projections_that_newer_ones_have_followed_mapped(local, ids):
+    table, store = local.open(local.create(*ids)), local.datasets.projections
+    other = save(store, table, of="7")
+    assert other.load() is not None
+    made = [save(store, table, {"numbers": np.full(1000, number)}) for number in range(40)]
+    for number, one in enumerate(made):
+        assert one.load()["numbers"][0] == number
+    assert len(mapped(local.storage)) <= 9
+    # Those of another property are not in the way, and what was let go is mapped again.
+    assert [other.is_loaded, made[-1].is_loaded, made[0].is_loaded] == [True, True, False]
+    assert made[0].load()["numbers"].tolist() == [0] * 1000
+    assert made[0].is_loaded
+
+
+def test_a_projection_that_is_used_stays_mapped(local, ids):
+    table, store = local.open(local.create(*ids)), local.datasets.projections
+    used = save(store, table, {"numbers": np.full(1000, -1)})
+    with counting() as counters:
+        for number in range(40):
+            save(store, table, {"numbers": np.full(1000, number)}).load()
+            assert used.load() is not None
+    assert counters.cost().calls["projection.map"] == 41
 
 
 def test_a_damaged_file_is_dropped_wherever_it_is_damaged(local, ids):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.entity_ids import canonical_texts
 from omnigraph.catalog.model import ENDPOINTS, FLOATS, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.comparison import comparable
+from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.constraints.kernel import Kernel
 from omnigraph.engine.constraints.set_rules import FINAL_IMAGE
 from omnigraph.engine.constraints.violations import Describer, ViolationList
@@ -27,6 +27,7 @@ from omnigraph.txn.changes import as_id_array
 
 # Of a change with more rows, so many at a time are held against what is stored; each is judged by itself.
 SLICE_ROWS = 1 << 20
+_FEW = 32
 # Codes of several columns are multiplied into one number while they fit it.
 _MOST_CODES = 1 << 62
 
@@ -156,15 +157,18 @@ class ChangeImage:
         return self._counts[column]
 
 
+_NO_DELETES = pa.array([], pa.string())
+
+
 def image_of(part: TypeChange, kernel: Kernel) -> ChangeImage:
     """Return the image of a type's change; of several rows with one id only the last counts."""
     names = ["id", "src", "dst"] if isinstance(part.type, EdgeType) else ["id"]
-    deletes = as_id_array(part.deletes)
+    deletes = as_id_array(part.deletes) if len(part.deletes) else _NO_DELETES
     if part.rows is None:
         rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
         return _image(part, rows, pa.array([], pa.int64()), deletes)
     positions = pa.array(np.arange(part.rows.num_rows), pa.int64())
-    if not part.has_fresh_ids:
+    if not part.has_fresh_ids and part.rows.num_rows > 1:
         ids = part.rows.column("id")
         written = pa.table({"row": positions, "id": ids})
         last = kernel.find(FINAL_IMAGE, lambda: {"written": written}, unless=lambda: are_distinct([ids]))
@@ -205,6 +209,11 @@ def difference(ids: _Ids, minus: pa.Array | pa.ChunkedArray) -> _Ids:
     """Return those of ``ids`` that are not in ``minus``."""
     if not len(ids) or not len(minus):
         return ids
+    if len(ids) + len(minus) <= _FEW:
+        # Kernels take longer to call than so few ids to compare.
+        others = set(minus.to_pylist())
+        kept = [one not in others for one in ids.to_pylist()]
+        return ids if all(kept) else ids.filter(pa.array(kept))
     return ids.filter(pc.invert(pc.is_in(ids, value_set=_met(ids, minus))))
 
 
@@ -283,6 +292,8 @@ class Evaluation:
         """Return those of the nodes on one side that the change does not write, each once."""
         nodes = self.images.get(f"node:{edge.from_type if side == 'src' else edge.to_type}")
         others = named if nodes is None else difference(named, nodes.rows.column("id"))
+        if len(others) == 1 and not others.null_count:
+            return one_array(others)
         return pc.unique(others).drop_null()
 
     def nodes_after(self, table_key: str, unwritten: pa.Array) -> NodesAfter:

@@ -341,8 +341,14 @@ def _check_sets(run: Evaluation) -> None:
         if not isinstance(node.type, EdgeType):
             check_uniqueness(run, node)
     # An edge type that the change does not write to can still lose the nodes it joins.
-    for name in sorted(run.view.catalog.edges, key=str.encode):
-        edge = run.view.catalog.edges[name]
+    loses_nodes = any(
+        (image.replaces_all or len(image.deletes)) and not isinstance(image.type, EdgeType)
+        for image in run.images.values()
+    )
+    edges = run.view.catalog.edges
+    written = (image.type.name for image in run.images.values() if isinstance(image.type, EdgeType))
+    for name in sorted(edges if loses_nodes else edges.keys() & set(written), key=str.encode):
+        edge = edges[name]
         image = run.images.get(edge.table_key)
         if image is not None:
             check_uniqueness(run, image)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ def _nearest_double(bound: Bound) -> float:
         return math.inf if bound > 0 else -math.inf
 
 
+# Of so few rows the values are looked at sooner than a kernel is called.
+_FEW = 8
 _SHAPE_WORDS = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}
 
 
@@ -133,32 +136,61 @@ def find_in_rows(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFind
         # Judging values of a column that holds something else would only confuse the report.
         yield from misfit
         return
-    for place, findings in enumerate(_searches(owner, rows)):
-        yield from (replace(finding, place=place) for finding in findings)
+    for place, name, search in _searches_of(owner):
+        for finding in search(rows.column(name)):
+            yield replace(finding, place=place)
 
 
-def _searches(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[Iterator[RowFinding]]:
+_Search = Callable[[pa.ChunkedArray], Iterable[RowFinding]]
+
+
+def _searches_of(owner: NodeType | EdgeType) -> tuple[tuple[int, str, _Search], ...]:
+    """Return the searches of a type that can find something, each with its place among all and its column."""
+    known = _known.get(id(owner))
+    if known is None or known[0] is not owner:
+        every = enumerate(_searches(owner))
+        known = owner, tuple((place, *search) for place, search in every if search is not None)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        # With the type itself: while it is kept, nothing else gets its number.
+        _known[id(owner)] = known
+    return known[1]
+
+
+_known: dict[int, tuple[NodeType | EdgeType, tuple[tuple[int, str, _Search], ...]]] = {}
+_MOST_KNOWN = 1024
+
+
+def _searches(owner: NodeType | EdgeType) -> Iterator[tuple[str, _Search] | None]:
+    """Yield the searches in the order of their places, with their columns; None for one that can find nothing."""
     for name in ("id", *(ENDPOINTS if isinstance(owner, EdgeType) else ())):
-        yield _required(owner.name, name, "property", rows.column(name))
-    yield _empty_id(owner, rows.column("id"))
+        yield name, partial(_required, owner.name, name, "property")
+    yield "id", partial(_empty_id, owner)
     for prop in owner.properties:
         if not prop.type.nullable:
             word = _SHAPE_WORDS.get(prop.type.scalar, "property")
-            yield _required(owner.name, prop.name, word, rows.column(prop.name))
+            yield prop.name, partial(_required, owner.name, prop.name, word)
     ranged = {rule.property for rule in owner.ranges}
     for prop in owner.properties:
-        yield _items_missing(owner.name, prop, rows.column(prop.name))
-        yield _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
+        has_items = prop.type.is_list or prop.type.is_vector
+        yield (prop.name, partial(_items_missing, owner.name, prop)) if has_items else None
+        is_float = prop.type.scalar in FLOATS or prop.type.is_vector
+        says_nan = prop.name not in ranged
+        yield (prop.name, partial(_not_finite, owner.name, prop, says_nan=says_nan)) if is_float else None
     for range_rule in owner.ranges:
-        yield _out_of_range(owner, range_rule, rows.column(range_rule.property))
+        yield range_rule.property, partial(_out_of_range, owner, range_rule)
     for check_rule in owner.checks:
-        yield _unmatched(owner, check_rule, rows.column(check_rule.property))
+        yield check_rule.property, partial(_unmatched, owner, check_rule)
     for prop in owner.properties:
-        yield _outside_enum(owner.name, prop, rows.column(prop.name))
+        is_enum = prop.type.enum_values is not None
+        yield (prop.name, partial(_outside_enum, owner.name, prop)) if is_enum else None
 
 
 def _misfits(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]:
-    for field in arrow_schema(owner):
+    expected_schema = arrow_schema(owner)
+    if rows.schema.equals(expected_schema):
+        return
+    for field in expected_schema:
         prop = owner.get(field.name)
         # A blob's column has several layouts while it is on its way to storage.
         if prop is not None and prop.type.scalar is Scalar.BLOB:
@@ -190,6 +222,8 @@ def _required(type_name: str, name: str, word: str, column: pa.ChunkedArray) -> 
 
 def _empty_id(owner: NodeType | EdgeType, column: pa.ChunkedArray) -> Iterator[RowFinding]:
     """Find rows that nothing could address."""
+    if len(column) <= _FEW and "" not in column.to_pylist():
+        return
     at = pc.indices_nonzero(pc.equal(column, ""))
     if len(at):
         name = owner.key[0] if owner.key and len(owner.key) == 1 else "id"
@@ -198,8 +232,6 @@ def _empty_id(owner: NodeType | EdgeType, column: pa.ChunkedArray) -> Iterator[R
 
 
 def _items_missing(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -> Iterator[RowFinding]:
-    if not prop.type.is_list and not prop.type.is_vector:
-        return
     items = _Items.of(prop.type, column)
     if not items.values.null_count:
         return
@@ -210,8 +242,6 @@ def _items_missing(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -
 
 
 def _not_finite(type_name: str, prop: PropertyDef, column: pa.ChunkedArray, *, says_nan: bool) -> Iterator[RowFinding]:
-    if prop.type.scalar not in FLOATS and not prop.type.is_vector:
-        return
     items = _Items.of(prop.type, column)
     # What is wrong with NaN where there is a range is for the range to say.
     bad = pc.invert(pc.is_finite(items.values)) if says_nan else pc.is_inf(items.values)

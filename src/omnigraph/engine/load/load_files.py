@@ -318,6 +318,8 @@ class _Job:
         change.write(txn)
         if not change.graph.is_empty:
             txn.add_check(partial(self._check_on, change))
+            # An id that stands twice in the input is not for the rules of every schema to find.
+            txn.follows_rules = change.repeated_id() is None
 
     def _apply(self, txn: WriteTxn) -> LoadChange:
         view, services = GraphView(txn.snapshot, self.catalog), self.branch_writer.services

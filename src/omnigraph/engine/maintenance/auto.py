@@ -6,6 +6,7 @@ branch, like any other commit. Nobody is told when it fails, because nothing dep
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -67,6 +68,9 @@ class AutoMaintenance:
                 self._due.append(branch)
             if not self._is_started:
                 self._is_started = True
+                # A graph that nobody closes ends with its program: a thread that is inside a library by then takes the
+                # process down with it.
+                atexit.register(self.close)
                 start_thread("upkeep", self._run)
             self._changed.notify_all()
 
@@ -78,6 +82,7 @@ class AutoMaintenance:
             is_running = self._is_started
         if is_running:
             self._ended.wait()
+            atexit.unregister(self.close)
 
     def _run(self) -> None:
         try:
@@ -101,6 +106,9 @@ class AutoMaintenance:
             except OmnigraphError as error:
                 _log.warning("automatic maintenance of branch '%s' failed: %s", branch, error)
             except Exception:  # noqa: BLE001 - a thread that nobody waits for: a bug in it must not end it silently
+                if not threading.main_thread().is_alive():
+                    # The program ends, and threads that would help cannot be had any more.
+                    return
                 _log.exception("automatic maintenance of branch '%s' failed", branch)
 
     def _forget(self, branch: BranchName) -> None:

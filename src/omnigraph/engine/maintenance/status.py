@@ -26,12 +26,14 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.table import Table
-from omnigraph.txn.claims.watch import RECOVERY_PREFIX, branch_of_key
+from omnigraph.txn.claims.watch import OFFER_SUFFIX, RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 from omnigraph.values.counts import counted
+from omnigraph.values.formats import STORAGE_FORMAT
 from omnigraph.values.printable import Printable
 
 _MANY_STATES = 1000
@@ -147,8 +149,10 @@ class GraphStatus(Printable):
 
     ``stored_bytes`` is everything below the root, ``dead_bytes`` what a cleanup that keeps only the newest states could
     remove, None when that cannot be told before a repair; both are None unless storage was looked at. ``pending`` are
-    writes under way or waiting to be recovered. ``projection_bytes`` is what the projections of all branches and states
-    take, those that newer ones have replaced too.
+    writes under way or waiting to be recovered, ``waiting`` how many writes other processes may publish, because those
+    who made them wait, and ``oldest_wait_s`` for how long the first of them has waited. ``projection_bytes`` is what
+    the projections of all branches and states take, those that newer ones have replaced too. ``format`` is the storage
+    format of the branch.
     """
 
     branch: BranchName
@@ -163,6 +167,9 @@ class GraphStatus(Printable):
     tables: tuple[TableStatus, ...]
     advice: tuple[str, ...]
     projection_bytes: int = 0
+    format: int = STORAGE_FORMAT
+    waiting: int = 0
+    oldest_wait_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as every result shows it."""
@@ -170,10 +177,13 @@ class GraphStatus(Printable):
             "branch": self.branch,
             "graph_commit_id": self.head,
             "graph_manifest_version": self.manifest_version,
+            "internal_schema_version": self.format,
             "commits": self.commits,
             "branches": self.branches,
             "tags": self.tags,
             "pending": list(self.pending),
+            "waiting": self.waiting,
+            "oldest_wait_seconds": round(self.oldest_wait_s, 3),
             "stored_bytes": self.stored_bytes,
             "dead_bytes": self.dead_bytes,
             "projection_bytes": self.projection_bytes,
@@ -193,6 +203,8 @@ class GraphStatus(Printable):
             yield f"storage: {self.stored_bytes} bytes, {dead} of it in old states and leftovers"
         if self.pending:
             yield f"writes in progress: {len(self.pending)}"
+        if self.waiting:
+            yield f"writes that wait for their turn: {self.waiting}, the oldest for {_aged(self.oldest_wait_s)}"
         for line in self.advice or ("no problems found",):
             yield f"advice: {line}" if self.advice else line
 
@@ -223,11 +235,13 @@ def read_status(
     inventory = Inventory(store.stores.control.list_objects(""), LOCATION) if storage else None
     listing = ProjectionListing(store.tables.datasets.projections)
     bounds = ProjectionBounds(least_rows=settings.projection_rows)
-    projections = partial(_projections, snapshot, catalog, listing, bounds, runtime.clock.now_ms())
+    now_ms = runtime.clock.now_ms()
+    projections = partial(_projections, snapshot, catalog, listing, bounds, now_ms)
     tables = tuple(_tables(store, snapshot, catalog, inventory, projections))
-    pending = tuple(
-        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX) if item.key.endswith(".json")
-    )
+    in_flight = store.stores.control.list_objects(RECOVERY_PREFIX)
+    pending = tuple(item.key for item in in_flight if item.key.endswith(".json"))
+    # An offer without bytes only keeps the place of one that never came.
+    waits = [now_ms - item.modified_ms for item in in_flight if item.size and item.key.endswith(OFFER_SUFFIX)]
     stored = None if inventory is None else _stored_bytes(inventory)
     dead = None if inventory is None else _dead_bytes(store, settings, runtime)
     state = snapshot.state
@@ -246,8 +260,12 @@ def read_status(
             *_claims(store, pending),
             *_advice(tables),
             *_cleanup_advice(state.version - state.head.retention_floor, stored, dead),
+            *_format_advice(store.formats, state.format),
         ),
         projection_bytes=listing.bytes,
+        format=state.format,
+        waiting=len(waits),
+        oldest_wait_s=max([0, *waits]) / 1000,
     )
 
 
@@ -369,6 +387,14 @@ def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
     ]
     if behind:
         yield f"run optimize to read {', '.join(behind)} faster"
+
+
+def _format_advice(formats: FormatChain, found: int) -> Iterator[str]:
+    if formats.is_outdated(found):
+        yield (
+            f"run migrate: this branch has storage format {found}; with format {formats.newest}, older versions of"
+            " omnigraph refuse the graph instead of misreading it"
+        )
 
 
 def _cleanup_advice(old_states: int, stored: int | None, dead: int | None) -> Iterator[str]:

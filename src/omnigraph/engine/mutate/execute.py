@@ -138,6 +138,7 @@ class _Run:
 
         if not change.is_empty:
             txn.add_check(check)
+            txn.follows_rules = True
 
 
 def _expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:

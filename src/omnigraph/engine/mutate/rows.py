@@ -37,6 +37,7 @@ from omnigraph.ir.model import (
 )
 from omnigraph.ir.types import fit_compared, item_type
 from omnigraph.records import record
+from omnigraph.store.tables.moves import EdgeEnds
 from omnigraph.store.tables.pinned import KEY
 
 _NOTHING: Mapping[str, pa.Table] = {}
@@ -204,6 +205,12 @@ class ConditionTest:
         if owner.key is not None and equal.keys() >= set(owner.key):
             return list(_ids(owner, [equal]))
         return None
+
+    def ends(self) -> EdgeEnds:
+        """Return the ends that every matching edge has; None for one that the condition does not fix."""
+        fixed = filter(None, map(self._fixed, _conjuncts(self.condition.value)))
+        equal = {name: values[0] for name, values in fixed if len(values) == 1}
+        return equal.get("src"), equal.get("dst")
 
     def _fixed(self, part: Scalarlike) -> tuple[str, Sequence[Any]] | None:
         """Return the column that a part of the condition allows only some values of, and those values."""

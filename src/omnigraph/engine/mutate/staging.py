@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
-from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.arrow import arrow_schema, empty_rows
 from omnigraph.catalog.entity_ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType, Scalar
-from omnigraph.engine.comparison import Comparison, one_array
+from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType, Scalar
+from omnigraph.engine.comparison import Comparison, one_array, one_of
 from omnigraph.engine.mutate.rows import ConditionTest
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.ir.model import BoundEntity
+from omnigraph.store.tables.layouts import with_schema
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import RowChange
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -38,7 +39,7 @@ class PendingTable:
         self.revision = 0
         # Whether no stored row is left but those that are pending.
         self.replaces_all = False
-        self._rows = self.schema.empty_table()
+        self._rows = empty_rows(owner)
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._removed: set[str] = set()
         # Ids that were made up here: no stored row can have them.
@@ -58,6 +59,11 @@ class PendingTable:
     def made(self) -> frozenset[str]:
         """The ids that this mutation made up."""
         return frozenset(self._made)
+
+    @property
+    def inserted(self) -> frozenset[str]:
+        """The ids of rows that were put whatever is stored under them."""
+        return frozenset(self._made | self._derived)
 
     @property
     def removed(self) -> frozenset[str]:
@@ -92,7 +98,7 @@ class PendingTable:
     def put(self, rows: pa.Table) -> None:
         """Put whole rows with distinct ids, in place of any earlier versions."""
         self.revision += 1
-        self._rows = pa.concat_tables([_without(self.rows(), rows.column(KEY)), rows.cast(self.schema)])
+        self._rows = pa.concat_tables([_without(self.rows(), rows.column(KEY)), with_schema(rows, self.schema)])
 
     def replace_all(self, rows: pa.Table) -> None:
         """Put whole rows with distinct ids in place of everything that is there."""
@@ -112,6 +118,8 @@ class PendingTable:
         """Return the pending rows with these ids; rows that wait and are not asked for go on waiting."""
         is_waiting = bool(self._waiting) and any(name in self._waiting for name in ids.to_pylist())
         rows = self.rows() if is_waiting else self._rows
+        if not rows.num_rows:
+            return rows
         return rows.filter(pc.is_in(rows.column(KEY), value_set=ids))
 
     def rows(self) -> pa.Table:
@@ -119,13 +127,16 @@ class PendingTable:
         if self._waiting:
             fresh = rows_of(self.owner, list(self._waiting.values()))
             self._waiting.clear()
-            self._rows = pa.concat_tables([_without(self._rows, fresh.column(KEY)), fresh])
+            kept = _without(self._rows, fresh.column(KEY))
+            self._rows = pa.concat_tables([kept, fresh]) if kept.num_rows else fresh
         return self._rows
 
     def visible(self, stored: pa.Table) -> pa.Table:
         """Return those stored rows that no pending version hides and no removal took."""
         if self.replaces_all:
             return stored.slice(0, 0)
+        if not self.rows().num_rows and not self._removed:
+            return stored
         hidden = pa.concat_arrays([*self.rows().column(KEY).chunks, pa.array(sorted(self._removed), pa.string())])
         return _without(stored, hidden)
 
@@ -220,18 +231,18 @@ class MutationStaging:
     def find(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: Sequence[str]) -> pa.Table:
         """Return columns of every entity that matches at this point of the mutation.
 
-        The write depends on the whole answer, so it is only published while the table stays as it was read.
+        The write depends on the whole answer, so it is only published while every row that can match stays as it was.
         """
-        self._txn.read_table(owner.table_key)
         pending = self.pending(owner)
         plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in columns])
         if where.is_never:
+            self._txn.read_rows(owner.table_key, ())
             return plain.empty_table()
         needed = list(dict.fromkeys([*columns, KEY, *where.columns]))
         stored = pending.visible(self._stored(owner, where, needed))
         rows = pending.rows()
-        matched = [stored, rows.filter(where.mask(rows))]
-        return pa.concat_tables([part.select(list(columns)).cast(plain) for part in matched])
+        matched = [stored, *([rows.filter(where.mask(rows))] if rows.num_rows else [])]
+        return pa.concat_tables([with_schema(part, plain) for part in matched])
 
     @property
     def snapshot(self) -> GraphSnapshot:
@@ -270,14 +281,14 @@ class MutationStaging:
 
     def rows_with_ids(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return columns of the entities with these ids that are there at this point, and their ids."""
-        self._txn.read_table(owner.table_key)
         pending = self.pending(owner)
         wanted = pc.unique(ids).drop_null()
+        self._txn.read_rows(owner.table_key, wanted.to_pylist())
         names = list(dict.fromkeys([KEY, *columns]))
         plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in names])
         stored = pending.visible(self._view.rows_of(owner.table_key, wanted, names))
         rows = pending.with_ids(wanted)
-        return pa.concat_tables([part.select(names).cast(plain) for part in (stored, rows)])
+        return pa.concat_tables([with_schema(part, plain) for part in (stored, rows)])
 
     def aligned(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return columns of entities as they are at this point, one row per id; NULL where there is none."""
@@ -286,14 +297,16 @@ class MutationStaging:
 
     def find_edges(self, edge: EdgeType, node: NodeType, node_ids: pa.Array) -> set[str]:
         """Return the ids of all edges of a type that start or end at one of the nodes, as of this point."""
-        self._txn.read_table(edge.table_key)
+        types = zip(ENDPOINTS, (edge.from_type, edge.to_type), strict=True)
+        sides = [column for column, end_type in types if end_type == node.name]
+        ends = [(name, None) if side == "src" else (None, name) for side in sides for name in node_ids.to_pylist()]
+        self._txn.read_ends(edge.table_key, ends)
         pending = self.pending(edge)
         rows = pending.rows()
         found: set[str] = set()
-        for column, end_type in (("src", edge.from_type), ("dst", edge.to_type)):
-            if end_type != node.name:
-                continue
+        for column in sides:
             stored = self._view.rows_where(edge.table_key, column, node_ids, [KEY])
+            self._txn.read_rows(edge.table_key, stored.column(KEY).to_pylist())
             found.update(pending.visible(stored).column(KEY).to_pylist())
             touching = rows.filter(pc.is_in(rows.column(column), value_set=node_ids))
             found.update(touching.column(KEY).to_pylist())
@@ -328,12 +341,14 @@ class MutationStaging:
     def _row_change(self, pending: PendingTable) -> RowChange | None:
         rows, table_key = pending.rows(), pending.owner.table_key
         removed = set(pending.removed)
+        self._txn.read_rows(table_key, pending.uncertain)
         if pending.uncertain:
             asked = pa.array(sorted(pending.uncertain), pa.string())
             stored = self._view.existing_ids(table_key, asked).to_pylist()
             removed -= pending.uncertain - set(stored)
         if not rows.num_rows and not removed:
             return None
+        self._check_read(pending, {*removed, *rows.column(KEY).to_pylist()})
         made, others = _split(rows, pending.made)
         return RowChange(
             table_key=table_key,
@@ -343,14 +358,33 @@ class MutationStaging:
             deletes=tuple(sorted(removed)),
         )
 
+    def _check_read(self, pending: PendingTable, written: Collection[str]) -> None:
+        """See that rows which replace or remove stored ones were read: they hold what these were like."""
+        reads, table_key = self._txn.reads, pending.owner.table_key
+        if table_key in reads.tables:
+            return
+        unread = set(written) - reads.rows[table_key] - pending.inserted
+        if unread:
+            raise InternalError(f"rows of '{table_key}' are replaced that nobody has read: {sorted(unread)[:5]}")
+
     def _stored(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: list[str]) -> pa.Table:
-        """Return columns of the stored rows that match."""
+        """Return columns of the stored rows that match, and take down which ones could."""
+        table_key = owner.table_key
         ids = where.ids(owner) if isinstance(where, ConditionTest) else _compared_ids(owner, where)
         if ids is not None:
             # The id follows from the key, and looking an id up is cheaper than asking for a value.
-            found = self._view.rows_of(owner.table_key, pa.array(ids, pa.string()), columns)
+            self._txn.read_rows(table_key, ids)
+            found = self._view.rows_of(table_key, pa.array(ids, pa.string()), columns)
             return found.filter(where.mask(found))
-        table = self._txn.snapshot.table(owner.table_key)
+        table = self._txn.snapshot.table(table_key)
+        ends = _compared_ends(where) if isinstance(owner, EdgeType) else {}
+        if ends:
+            self._txn.read_ends(table_key, [(ends.get("src"), ends.get("dst"))])
+            at_ends = [one_of(column, pa.array([node], pa.string())) for column, node in ends.items()]
+            found = table.read(columns, " AND ".join(filter(None, at_ends)))
+            self._txn.read_rows(table_key, found.column(KEY).to_pylist())
+            return found.filter(where.mask(found))
+        self._txn.read_table(table_key)
         predicate = where.sql()
         if predicate is not None:
             found = table.read(columns, predicate)
@@ -358,7 +392,17 @@ class MutationStaging:
         # Without a predicate every row passes by: only what decides is read of it, blobs least of all.
         narrow = table.read(list(dict.fromkeys([KEY, *where.columns])))
         matched = narrow.filter(where.mask(narrow)).column(KEY)
-        return self._view.rows_of(owner.table_key, matched, columns)
+        return self._view.rows_of(table_key, matched, columns)
+
+
+def _compared_ends(where: Comparison | ConditionTest) -> dict[str, str]:
+    """Return the ends that every matching edge has; none where more than ends decides, which storage is asked first."""
+    if not set(where.columns) <= set(ENDPOINTS):
+        return {}
+    if isinstance(where, Comparison):
+        is_fixed = where.op == "=" and where.verdict is None and where.column in ENDPOINTS
+        return {where.column: where.value} if is_fixed else {}
+    return {column: node for column, node in zip(ENDPOINTS, where.ends(), strict=True) if node is not None}
 
 
 def _compared_ids(owner: NodeType | EdgeType, where: Comparison) -> list[str] | None:
@@ -371,7 +415,10 @@ def _compared_ids(owner: NodeType | EdgeType, where: Comparison) -> list[str] | 
 
 def _split(rows: pa.Table, made: frozenset[str]) -> tuple[pa.Table, pa.Table]:
     """Return the rows with these ids, and the others."""
+    none = rows.slice(0, 0)
     if not made:
-        return rows.slice(0, 0), rows
+        return none, rows
+    if rows.num_rows <= len(made) and made.issuperset(rows.column(KEY).to_pylist()):
+        return rows, none
     is_made = pc.is_in(rows.column(KEY), value_set=pa.array(sorted(made), pa.string()))
     return rows.filter(is_made), rows.filter(pc.invert(is_made))

@@ -34,7 +34,10 @@ from omnigraph.ir.model import (
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
+from omnigraph.store.tables.layouts import array_of
 from omnigraph.values.blobs import INLINE_BLOB, external_address
+
+_TEXT = pa.string()
 
 
 @record
@@ -137,7 +140,8 @@ def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str
 def rows_of(owner: NodeType | EdgeType, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return whole rows, system columns included, in the layout of the type's table."""
     schema = arrow_schema(owner)
-    return pa.table([stored_array([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+    columns = [stored_array([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def stored_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -146,6 +150,8 @@ def stored_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     >>> stored_array([1], pa.date64()).view(pa.int64()).to_pylist()
     [1]
     """
+    if kind == _TEXT:
+        return array_of(values, kind)
     if pa.types.is_date32(kind):
         return pa.array(values, pa.int32()).view(kind)
     if pa.types.is_date64(kind):
@@ -155,7 +161,7 @@ def stored_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         lists = pa.array(values, pa.list_(pa.int32() if pa.types.is_date32(kind.value_type) else pa.int64()))
         items = lists.values.view(kind.value_type)
         return pa.ListArray.from_arrays(lists.offsets, items, type=kind, mask=lists.is_null())
-    return pa.array(values, kind)
+    return array_of(values, kind)
 
 
 def repeated(value: Any, of: PropertyType, kind: pa.DataType, count: int) -> pa.Array:

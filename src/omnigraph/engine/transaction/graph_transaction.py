@@ -46,6 +46,7 @@ from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.phases import has_moved
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.reads import Reads
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
@@ -160,10 +161,11 @@ class GraphTransaction:
         self._copies = self._held.enter_context(PendingCopies(self._runtime))
         self._calls: list[AnyCall] = []
         self._outcomes: list[Any] = []
-        # The tables that the transaction depended on after each call, reads included.
-        self._depended: list[frozenset[str]] = []
+        # What each call was decided on, reads included.
+        self._depended: list[Reads] = []
+        self._reads = Reads()
         self._last_read = 0
-        self._seen: frozenset[str] = frozenset()
+        self._seen = Reads()
 
     @property
     def snapshot(self) -> GraphSnapshot:
@@ -321,20 +323,31 @@ class GraphTransaction:
             )
 
     def _write(self, call: AnyCall) -> MutationResult | LoadResult:
-        with counting(self._txn.counters), self._base.reading(), self._staging.call():
+        with self._one_call(), counting(self._txn.counters), self._base.reading(), self._staging.call():
             outcome = call.run(self._surroundings())
         self._calls.append(call)
         self._outcomes.append(outcome)
-        self._depended.append(frozenset(self._txn.read_set))
         so_far = CommitResult(commit=None, manifest=self._base.manifest, cost=self._txn.counters.cost())
         return self._told(so_far)(call, outcome)
 
     def _read(self, read: Callable[[], _Done]) -> _Done:
         with self._open():
-            found = read()
-            self._depended.append(frozenset(self._txn.read_set))
+            with self._one_call():
+                found = read()
             self._last_read = len(self._depended)
             return found
+
+    @contextmanager
+    def _one_call(self) -> Iterator[None]:
+        """Take down what the block is decided on; what one that fails has looked at counts with the next."""
+        so_far, self._txn.reads = self._txn.reads, self._reads
+        try:
+            yield
+            self._depended.append(self._reads)
+            self._reads = Reads()
+        finally:
+            so_far.merge(self._txn.reads)
+            self._txn.reads = so_far
 
     def _surroundings(self) -> MutationSurroundings:
         return MutationSurroundings(
@@ -362,12 +375,14 @@ class GraphTransaction:
     def _publish(self, seen: int) -> CommitResult:
         txn = self._txn
         shown = max(min(seen, len(self._depended)), self._last_read)
-        self._seen = self._depended[shown - 1] if shown else frozenset()
+        self._seen = Reads()
+        for reads in self._depended[:shown]:
+            self._seen.merge(reads)
         if not self._calls:
             # What only reads saw one state, whatever became of it since.
-            txn.read_set.clear()
+            txn.reads.clear()
         # Only what would be the same on every state may go on without being looked at again.
-        txn.keeps_values = bool(txn.read_set) or not all(call.is_insert_only for call in self._calls)
+        txn.keeps_values = bool(txn.reads) or not all(call.is_insert_only for call in self._calls)
         if self._options.on_conflict == "rerun":
             txn.decide = self._run_again
         with counting(txn.counters), self._base.reading():
@@ -390,6 +405,7 @@ class GraphTransaction:
 
         if not change.is_empty:
             txn.add_check(check)
+            txn.follows_rules = True
         if self._log_memory is not None:
             txn.sequences = self._log_memory.write(self._runtime.ids)
             self._runtime.failpoints.hit("engine.apply.after_sequences")
@@ -397,8 +413,10 @@ class GraphTransaction:
     def _run_again(self, txn: WriteTxn) -> None:
         """Run all calls on the newer state of the transaction, unless the caller has seen what is different there."""
         base, newer = self._base.state, txn.snapshot.state
-        for table_key in sorted(self._seen):
-            if has_moved(table_key, base, newer):
+        for table_key in sorted(self._seen.table_keys):
+            if has_moved(table_key, base, newer) and (
+                table_key in self._seen.tables or self._seen.have_moved(table_key, self._base, txn.snapshot)
+            ):
                 before, after = base.table(table_key), newer.table(table_key)
                 details = VersionMismatch(
                     table_key=table_key,
@@ -412,8 +430,7 @@ class GraphTransaction:
         self._log_memory = None
         self._copies.close()
         self._ids.rewind()
-        for table_key in self._seen:
-            txn.read_table(table_key)
+        txn.reads.merge(self._seen)
         with counting(txn.counters), txn.snapshot.reading():
             within = self._surroundings()
             self._outcomes = []

@@ -8,6 +8,7 @@ from omnigraph.values import BranchName, check_flag
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.migrate import MigrateResult
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from omnigraph.operations.maintenance import (
         BuildIndexesRequest,
         CleanupRequest,
+        MigrateRequest,
         OptimizeRequest,
         RepairRequest,
         StatusRequest,
@@ -120,3 +122,18 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
     del attached
     order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard, message=request.message)
     return repair_tables(graph.store.current(BranchName.parse(request.branch))[0], order)
+
+
+def migrate(graph: OpenGraph, request: MigrateRequest, attached: Attachments) -> MigrateResult:
+    """Bring every branch to the newest storage format, or say what would change.
+
+    Raises:
+        ClaimBusyError: writers kept a branch busy for too long; branches before it have the newest format.
+        ReadOnlyError: the graph is open for reading only.
+    """
+    from omnigraph.engine.maintenance.migrate import Migration  # noqa: PLC0415 - status needs none of it
+
+    del attached
+    check_flag("preview", request.preview)
+    work = Migration(graph.store, actor=request.actor, message=request.message)
+    return work.preview() if request.preview else work.run()

@@ -26,6 +26,7 @@ _MODULES: Mapping[str, str] = {
     "engine.export.options": "ExportResult ExportedType ExportProgress",
     "engine.load.options": "LoadResult LoadProgress ChangeCounts",
     "engine.maintenance.cleanup": "CleanupResult CleanedDataset",
+    "engine.maintenance.migrate": "MigrateResult MigratedLine",
     "engine.maintenance.optimize": "OptimizeResult OptimizedTable",
     "engine.maintenance.outcomes": "ProjectionOutcome",
     "engine.maintenance.planning": "IndexOutcome",

@@ -27,6 +27,12 @@ _EVENTS = {
     "rebases": "Writes that were brought onto a version that another writer had published.",
     "recoveries": "Interrupted publishes that this process ended.",
     "claims_waited": "Writes that waited for the claim of another process.",
+    "turns_waited": "Writes that waited for a process of the same machine.",
+    "offers_made": "Writes that were left for other processes to publish while they waited.",
+    "offers_published": "Writes of this process that another one published.",
+    "offers_taken": "Writes of other processes that this one published.",
+    "offers_withdrawn": "Writes that were taken back before another process published them.",
+    "groups": "Versions that hold writes of other processes beside those of this one.",
 }
 
 _STATES = {

@@ -170,6 +170,7 @@ ADDED: Mapping[str, str] = {
     "TagCreateRequest": "name: string; at?: string|null; message?: string|null",
     "OptimizeRequest": "branch?: string|null; types?: string[]|null",
     "CleanupRequest": "keep?: int|null; older_than_seconds?: number|null; confirm?: bool|null",
+    "MigrateRequest": "preview?: bool|null; message?: string|null",
     "TagOutput": (
         "name: string; graph_commit_id: string; graph_branch: string|null; graph_manifest_version: u64; "
         "created_at: i64; actor_id: string|null; message: string|null"

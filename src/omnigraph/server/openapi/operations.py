@@ -516,6 +516,17 @@ ADDED: tuple[Row, ...] = (
         is_added=True,
     ),
     Row(
+        method="post",
+        path=f"{GRAPH}/maintenance/migrate",
+        name="migrate",
+        tag="maintenance",
+        summary="Raise the storage format of every branch",
+        answer="object",
+        body="MigrateRequest",
+        statuses="400 401 403 404 409 413 415 429 503",
+        is_added=True,
+    ),
+    Row(
         method="get",
         path=f"{GRAPH}/changes/stream",
         name="streamChanges",

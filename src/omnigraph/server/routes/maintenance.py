@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, StatusRequest
-from omnigraph.server.models import CleanupBody, OptimizeBody
+from omnigraph.operations.maintenance import CleanupRequest, MigrateRequest, OptimizeRequest, StatusRequest
+from omnigraph.server.models import CleanupBody, MigrateBody, OptimizeBody
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.transport.bodies import branch_of, flag, single
@@ -41,5 +41,16 @@ async def cleanup(request: Request) -> Response:
     body = await call.json(CleanupBody)
     refuse_condition(request)
     asked = CleanupRequest(keep=body.keep, older_than_s=body.older_than_seconds, confirm=bool(body.confirm))
+    call.require_without_export(asked.operation.action, branch=None)
+    return answer((await call.execute(asked)).to_json())
+
+
+@router.post("/maintenance/migrate")
+async def migrate(request: Request) -> Response:
+    """Raise the storage format of every branch; with ``preview`` only say what would change."""
+    call = GraphCall(request)
+    body = await call.json(MigrateBody)
+    refuse_condition(request)
+    asked = MigrateRequest(preview=bool(body.preview), actor=call.actor_name, message=body.message)
     call.require_without_export(asked.operation.action, branch=None)
     return answer((await call.execute(asked)).to_json())

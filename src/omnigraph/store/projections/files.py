@@ -40,6 +40,8 @@ from omnigraph.store.translate import translating
 PROJECTIONS_PREFIX = "__projections"
 _SUFFIX = ".arrays"
 _KEPT_HEADERS = 1024
+# More than are put together for one version, so that readers of some versions do not take them from each other.
+_KEPT_LOADED = 8
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +96,16 @@ class Projection:
             if self._arrays is None and not self._is_damaged:
                 self._arrays = self._owner.read_arrays(self)
                 self._is_damaged = self._arrays is None
-            return self._arrays
+            found = self._arrays
+        # Not inside of the lock: another one may be let go for it.
+        if found is not None:
+            self._owner.note_use(self)
+        return found
+
+    def let_go(self) -> None:
+        """Keep the arrays no longer than somebody uses them; the next :meth:`load` brings them back."""
+        with self._lock:
+            self._arrays = None
 
 
 class ProjectionStore:
@@ -116,6 +127,8 @@ class ProjectionStore:
         self._lock = threading.Lock()
         self._listed: dict[str, tuple[object, tuple[StoredProjection, ...]]] = {}
         self._opened: LRUCache[str, Projection] = LRUCache(_KEPT_HEADERS)
+        # Those whose arrays are here, by table, kind and property: a mapped file is an open file.
+        self._loaded: dict[tuple[str, str, str], LRUCache[str, Projection]] = {}
 
     def find(self, location: str, kind: str, of: str = "", *, refresh: bool = False) -> tuple[Projection, ...]:
         """Return the projections of a kind of a table, the newest first.
@@ -170,8 +183,12 @@ class ProjectionStore:
         """Let go of what this process and this machine keep of a projection, whose file is gone or about to go."""
         self._opened.remove(key)
         self._cache.drop(key)
+        stored = _stored(key, 0, 0)
         with self._lock:
             self._listed.clear()
+            loaded = self._loaded.get((stored.location, stored.kind, stored.of))
+        if loaded is not None:
+            loaded.remove(key)
 
     def list_all(self) -> tuple[StoredProjection, ...]:
         """Return every file below the prefix.
@@ -215,6 +232,15 @@ class ProjectionStore:
                 start = header_bytes(data) or 0
                 return unpack_arrays(header, np.frombuffer(data, dtype=np.uint8)[start:]) is not None
         return False
+
+    def note_use(self, projection: Projection) -> None:
+        """Take note that arrays are used, and let go of those of its kind that were not for longest."""
+        stored = _stored(projection.key, 0, 0)
+        with self._lock:
+            loaded = self._loaded.setdefault(
+                (stored.location, stored.kind, stored.of), LRUCache(_KEPT_LOADED, on_drop=Projection.let_go)
+            )
+        loaded.put(projection.key, projection)
 
     def read_arrays(self, projection: Projection) -> Arrays | None:
         """Map the arrays of a projection, or copy them where they cannot be mapped; used by :class:`Projection`."""

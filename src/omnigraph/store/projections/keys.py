@@ -12,6 +12,7 @@ to cover its fragments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -88,25 +89,42 @@ class KeyIndex:
         numbers = id_fields(table)
         self.table_fragments = table.fragments
         self.sources = sources
-        by_files = {id_files(item, numbers): at for at, item in enumerate(table.fragments)}
-        is_missing = np.ones(len(table.fragments), dtype=np.bool_)
-        self._parts: list[tuple[KeySegment, Places, Places]] = []
+        missing = {at: id_files(item, numbers) for at, item in enumerate(table.fragments)}
+        self.parts: list[tuple[KeySegment, Places, Places]] = []
         for segment in segments:
-            indexes = np.full(len(segment.fragments), -1, dtype=np.int64)
-            for number, known in enumerate(segment.fragments):
-                at = by_files.get(known.files)
-                if at is not None and is_missing[at] and _has_all_rows(known, table.fragments[at]):
-                    indexes[number] = at
-                    is_missing[at] = False
-            if (indexes >= 0).any():
-                self._parts.append((segment, segment.starts, indexes))
+            if not missing:
+                break
+            found = {
+                at: number
+                for at, files in missing.items()
+                for number in segment.numbers.get(files, ())
+                if _has_all_rows(segment.fragments[number], table.fragments[at])
+            }
+            if found:
+                indexes = np.full(len(segment.fragments), -1, dtype=np.int64)
+                indexes[list(found.values())] = list(found)
+                self.parts.append((segment, segment.starts, indexes))
+                missing = {at: files for at, files in missing.items() if at not in found}
         # Fragments of which nothing is known, by position.
-        self.missing: tuple[int, ...] = tuple(np.flatnonzero(is_missing).tolist())
+        self.missing: tuple[int, ...] = tuple(missing)
+
+    def with_segment(self, table: PinnedTable, segment: KeySegment) -> KeyIndex:
+        """Return an index that looks in one more segment, which has fragments that are missing here."""
+        made = copy(self)
+        numbers = id_fields(table)
+        indexes = np.full(len(segment.fragments), -1, dtype=np.int64)
+        for at in self.missing:
+            for number in segment.numbers.get(id_files(table.fragments[at], numbers), ()):
+                indexes[number] = at
+        made.parts = [*self.parts, (segment, segment.starts, indexes)]
+        known = set(indexes.tolist())
+        made.missing = tuple(at for at in self.missing if at not in known)
+        return made
 
     @property
     def segments(self) -> list[KeySegment]:
         """Where it looks."""
-        return [segment for segment, _, _ in self._parts]
+        return [segment for segment, _, _ in self.parts]
 
     @property
     def size_bytes(self) -> int:
@@ -116,11 +134,11 @@ class KeyIndex:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known of any fragment."""
-        return not self._parts
+        return not self.parts
 
     def find(self, hashes: Hashes) -> Candidates:
         """Return the rows whose ids have one of these hashes, of fragments that are not missing."""
-        found = [self._find_in(*part, hashes) for part in self._parts]
+        found = [self._find_in(*part, hashes) for part in self.parts]
         wanted, fragments, offsets = (
             (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else _NOTHING
         )
@@ -142,7 +160,7 @@ class KeyIndex:
         It finds what :meth:`find` does, without the arrays that many hashes are worth.
         """
         found = []
-        for segment, starts, indexes in self._parts:
+        for segment, starts, indexes in self.parts:
             for at in range(*segment.run_of(wanted)):
                 place = int(segment.places[at])
                 owner = int(starts.searchsorted(place, side="right")) - 1
@@ -262,12 +280,20 @@ def extend(table: PinnedTable, index: KeyIndex, ids: Mapping[int, FragmentIds]) 
     segment = segment_of(fragments, np.concatenate(hashes), np.concatenate(places))
     memory = table.datasets.keys
     memory.add(table.pin.location, segment, {id_files(item, numbers) for item in table.fragments})
-    made = key_index(table)
-    if set(made.missing) - (set(index.missing) - ids.keys()):
-        # Something left the memory to make room, and is still good for this version.
-        made = KeyIndex(table, [*index.segments, segment], made.sources)
-        memory.indexes.put(table.pin, made)
+    made = index.with_segment(table, segment)
+    memory.indexes.put(table.pin, made)
     return made
+
+
+def learn_written(table: PinnedTable, written: FragmentRef, ids: pa.Array) -> None:
+    """Keep the keys of a fragment that was just written beside a version, so that the next one need not look for them.
+
+    A fragment that no version ever lists is never asked for.
+    """
+    numbers = id_fields(table)
+    fragment = CoveredFragment(files=id_files(written, numbers), row_count=len(ids))
+    live = {id_files(item, numbers) for item in table.fragments}
+    table.datasets.keys.add(table.pin.location, segment_of([fragment], hash_texts(ids)), {fragment.files, *live})
 
 
 def is_usable(facts: Mapping[str, Any]) -> bool:
@@ -345,6 +371,8 @@ def id_fields(table: PinnedTable) -> frozenset[int]:
 
 def id_files(fragment: FragmentRef, numbers: frozenset[int]) -> tuple[str, ...]:
     """Return the data files of a fragment that hold its ids."""
+    if len(fragment.files) == 1:
+        return fragment.files
     return tuple(file._path for file in fragment.metadata.files if numbers.intersection(file.fields))  # noqa: SLF001 - the plain field
 
 

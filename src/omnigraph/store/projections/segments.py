@@ -7,7 +7,8 @@ row looks at it before it is used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,16 +28,19 @@ if TYPE_CHECKING:
 
 Places = npt.NDArray[np.int64]
 
-# Segments of so few rows are one; larger ones become one when the newer has at least half the rows of the older.
-_TINY_ROWS = 4096
+# Segments of so few rows are one; larger ones become one when the newer has at least half the rows of the older. To
+# make them one costs what they hold, and each write of one row does.
+_TINY_ROWS = 64
 _CAPACITY_BYTES = 64 << 20
 _FRAGMENT_BYTES = 400
-_MOST_FRAGMENTS = 2048
+# Whoever puts an index together looks at each of them. Beyond so many, and twice those of the version at hand, the ones
+# that it does not have are dropped.
+_MOST_FRAGMENTS = 256
 _KEPT_INDEXES = 64
 _INDEXES_BYTES = 256 << 20
 
 
-@record
+@record(slots=False)
 class KeySegment:
     """The ids of some fragments.
 
@@ -52,7 +56,15 @@ class KeySegment:
     places: npt.NDArray[np.unsignedinteger]
     is_mapped: bool = False
 
-    @property
+    @cached_property
+    def numbers(self) -> Mapping[tuple[str, ...], tuple[int, ...]]:
+        """Where fragments stand by their files."""
+        numbers: dict[tuple[str, ...], tuple[int, ...]] = {}
+        for number, fragment in enumerate(self.fragments):
+            numbers[fragment.files] = (*numbers.get(fragment.files, ()), number)
+        return numbers
+
+    @cached_property
     def starts(self) -> Places:
         """The place of the first row of each fragment, and behind the last the count of all."""
         return np.cumsum([0, *(fragment.row_count for fragment in self.fragments)], dtype=np.int64)
@@ -159,7 +171,7 @@ class KeyMemory:
         """
         with self._lock:
             segments = [*self.segments(location), segment]
-            if sum(len(one.fragments) for one in segments) > _MOST_FRAGMENTS:
+            if sum(len(one.fragments) for one in segments) > max(_MOST_FRAGMENTS, 2 * len(live)):
                 segments = [one for one in (_narrowed(each, live) for each in segments) if one.fragments]
             while len(segments) > 1 and _belong_together(segments[-2], segments[-1]):
                 newest = segments.pop()

@@ -24,9 +24,12 @@ from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters, in_context
 from omnigraph.store.handles import UPLOAD_STAGES, collect
 from omnigraph.store.memory import give_back_memory
+from omnigraph.store.projections.keys import learn_written
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
+from omnigraph.store.tables.layouts import array_of, no_rows
 from omnigraph.store.tables.lookup import is_small, key_coverage, read_tail
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
+from omnigraph.store.tables.pins import FragmentRef
 from omnigraph.store.tables.row_ids import row_ids_at
 from omnigraph.store.tables.row_versions import flattened
 from omnigraph.store.tables.table import Table
@@ -58,7 +61,7 @@ def fold_tail(
         adds_fragment: whether the change writes a fragment of its own.
         tail_limit: how many small uncovered fragments may stay.
     """
-    nothing = Folded(removed=(), rows=table.schema.empty_table(), row_ids=np.array([], dtype=np.uint64))
+    nothing = Folded(removed=(), rows=no_rows(table.schema), row_ids=np.array([], dtype=np.uint64))
     covered = key_coverage(table)
     small = [
         fragment
@@ -71,7 +74,8 @@ def fold_tail(
         return nothing
     removed, rows, row_ids = [], [nothing.rows], [nothing.row_ids]
     for fragment, block in read_tail(table, small).blocks:
-        kept = block.without(touched.get(fragment.metadata.id, np.array([], dtype=np.uint32)))
+        gone = touched.get(fragment.metadata.id)
+        kept = block if gone is None else block.without(gone)
         if kept.rows is None:
             continue
         removed.append(fragment.metadata.id)
@@ -83,6 +87,12 @@ def fold_tail(
 DEFAULT_TAIL_LIMIT = 16
 _SHOWN_KEYS = 20
 _WORKERS = 8
+_FEW_FILES = 2
+# Keys of so few written rows are kept at once.
+_LEARNED_ROWS = 4096
+# So few ids are compared sooner than a kernel is called.
+_FEW_IDS = 32
+_NO_ROW_IDS = np.zeros(0, dtype=np.uint64)
 # Ids that are looked up at once where they are many more, and rows that are put in order and written at once.
 _LOOKED_UP = 1 << 20
 _WRITTEN_AT_ONCE = 1 << 18
@@ -132,14 +142,14 @@ def stage_change(
     table.datasets.handles.check_process()
     origin = Origin(operation_id=operation_id, runtime=runtime)
     with translating("fit rows to a table", table.pin.location):
-        rows = table.schema.empty_table() if upserts is None else fit(upserts, table.schema)
-    leaving = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, table.schema.field(KEY).type)
+        rows = no_rows(table.schema) if upserts is None else fit(upserts, table.schema)
+    leaving = deletes if isinstance(deletes, pa.Array) else array_of(deletes, table.schema.field(KEY).type)
     if rows.num_rows + len(leaving) > _LOOKED_UP and table.fragments:
         return _stage_in_parts(table, rows, leaving, origin, expect_new=expect_new, assume_new=assume_new)
     ids = _distinct_ids(table, rows)
     if not table.fragments:
         return _stage_first_rows(table, rows, origin)
-    hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]))
+    hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]) if len(leaving) else ids)
     # Where an id stands among the hits; -1 for one that is new.
     places = _places(ids, hits)
     if expect_new:
@@ -200,7 +210,7 @@ def _stage_in_parts(
             places_by_owner.setdefault(owner, []).append(offsets)
         return hits
 
-    nothing = Folded(removed=(), rows=table.schema.empty_table(), row_ids=np.array([], dtype=np.uint64))
+    nothing = Folded(removed=(), rows=no_rows(table.schema), row_ids=np.array([], dtype=np.uint64))
     for start in range(0, rows.num_rows, _LOOKED_UP):
         part = rows.slice(start, _LOOKED_UP)
         ids = _distinct_ids(table, part)
@@ -298,6 +308,8 @@ def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin) -> StagedCom
 
 def _find(table: Table, ids: pa.Array) -> _Hits:
     found = table.lookup(ids, ())
+    if not found.num_rows:
+        return _Hits(ids=ids.slice(0, 0), row_ids=_NO_ROW_IDS, offsets={})
     addresses = found[ROW_ADDRESS].to_numpy()
     owners, offsets = addresses >> 32, (addresses & 0xFFFFFFFF).astype(np.uint32)
     return _Hits(
@@ -310,6 +322,9 @@ def _find(table: Table, ids: pa.Array) -> _Hits:
 def _places(ids: pa.Array, hits: _Hits) -> npt.NDArray[np.int64]:
     if not len(hits.ids):
         return np.full(len(ids), -1, dtype=np.int64)
+    if len(ids) + len(hits.ids) <= _FEW_IDS:
+        known = {text: at for at, text in enumerate(hits.ids.to_pylist())}
+        return np.array([known.get(text, -1) for text in ids.to_pylist()], dtype=np.int64)
     places: npt.NDArray[np.int64] = pc.fill_null(pc.index_in(ids, value_set=hits.ids), -1).to_numpy().astype(np.int64)
     return places
 
@@ -331,6 +346,8 @@ def _ordered(
     if not known.any() and not folded.rows.num_rows:
         # Nothing to bring into order, and big inserts are not copied.
         return rows, folded.row_ids
+    if known.all() and len(known) == 1 and not folded.rows.num_rows:
+        return rows, hits.row_ids[places]
     updates = rows.filter(pa.array(known))
     inserts = rows.filter(pa.array(~known))
     carried = np.concatenate([folded.row_ids, hits.row_ids[places[known]]])
@@ -360,6 +377,10 @@ def _write(
         try:
             if not shrinking:
                 return upload(), [], []
+            if table.datasets.storage.is_local and len(shrinking) <= _FEW_FILES:
+                # To hand a small file of a local disk to another thread takes longer than to write it.
+                written, shrunk = upload(), [shrink(fragment_id) for fragment_id in shrinking]
+                return _split(written, shrinking, shrunk)
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-stage") as pool:
                 jobs = [pool.submit(in_context(shrink), fragment_id) for fragment_id in shrinking]
                 written = upload()
@@ -369,6 +390,13 @@ def _write(
                 reads = collect(handle, stages=UPLOAD_STAGES)
                 # A deletion file that is there already is read before its successor is written, unless it is known.
                 current_counters().add_serial_stages(1 if reads else 0)
+    return _split(written, shrinking, shrunk)
+
+
+def _split(
+    written: list[FragmentMetadata], shrinking: Sequence[int], shrunk: Sequence[FragmentMetadata | None]
+) -> tuple[list[FragmentMetadata], list[FragmentMetadata], list[int]]:
+    """Return the new fragments, and of those that lose rows what is left of them and which are empty."""
     updated = [metadata for metadata in shrunk if metadata is not None]
     emptied = [number for number, metadata in zip(shrinking, shrunk, strict=True) if metadata is None]
     return written, updated, emptied
@@ -388,6 +416,8 @@ def _remember(
         start += fragment.physical_rows
         if block is not None:
             tails.put(BlockKey.of(fragment, table.fields), block)
+            if len(block.ids) <= _LEARNED_ROWS:
+                learn_written(table, FragmentRef.of(fragment), block.ids)
     before = {fragment.metadata.id: fragment.metadata for fragment in table.fragments}
     for fragment in updated:
         known = tails.get(BlockKey.of(before[fragment.id], table.fields))

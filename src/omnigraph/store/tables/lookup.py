@@ -8,6 +8,7 @@ memory, and what is left is scanned. Which of these happens changes the cost, ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from omnigraph.store.handles import LOOKUP_STAGES, SCAN_STAGES, metered
 from omnigraph.store.projections.coverage import deleted_rows
 from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import Candidates, FragmentIds, KeyIndex, build_keys, extend, key_index
+from omnigraph.store.tables.layouts import array_of, no_rows, with_schema
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
 from omnigraph.store.tables.pins import FragmentRef
 from omnigraph.store.tables.row_ids import (
@@ -44,6 +46,10 @@ _KEPT_ROWS = 20_000
 _LEARNED_ROWS = 4_000_000
 
 
+# So few ids are looked for one by one, without the arrays that many are worth.
+_FEW = 16
+
+
 @record
 class Tail:
     """Fragments that the key index does not cover: those whose rows are in memory, and those too big for that."""
@@ -57,15 +63,62 @@ def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence
     table.datasets.handles.check_process()
     extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
     names = [KEY, ROW_ID, ROW_ADDRESS, *extra]
-    empty = _result_schema(table, names).empty_table()
+    empty = no_rows(_result_schema(table, names))
     if not len(ids) or not table.fragments:
         return empty
-    wanted = pc.unique(ids if isinstance(ids, pa.Array) else pa.array(ids, type=table.schema.field(KEY).type))
+    wanted = ids if isinstance(ids, pa.Array) else array_of(ids, table.schema.field(KEY).type)
+    if len(wanted) > 1:
+        wanted = pc.unique(wanted)
     if wanted.null_count:
         wanted = wanted.drop_null()
+    if len(wanted) > _FEW:
+        return _look_up_some(table, wanted, names, empty)
+    remembered = None if extra else _remembered(table, wanted, empty)
+    if remembered is not None:
+        return remembered
+    found = _look_up_some(table, wanted, names, empty)
+    _remember(table, wanted, found)
+    return found
+
+
+def _remembered(table: PinnedTable, wanted: pa.Array, empty: pa.Table) -> pa.Table | None:
+    """Return what was found of ids before; None when one of them was not looked for yet."""
+    rows = []
+    for text in wanted.to_pylist():
+        place = table.places.get(text, _UNKNOWN)
+        if place is _UNKNOWN:
+            return None
+        if place is not None:
+            rows.append((place[1], place[0], text))
+    rows.sort()
+    columns = [[row[at] for row in rows] for at in (2, 1, 0)]
+    arrays = [array_of(column, field.type) for column, field in zip(columns, empty.schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=empty.schema)
+
+
+def _remember(table: PinnedTable, wanted: pa.Array, found: pa.Table) -> None:
+    # A write looks a row up to decide, and again to put another one in its place.
+    if len(table.places) >= _MOST_PLACES:
+        table.places.clear()
+    places: dict[str, tuple[int, int] | None] = dict.fromkeys(wanted.to_pylist())
+    if found.num_rows:
+        columns = (found.column(name).to_pylist() for name in _PLAIN)
+        places.update({text: (row_id, address) for text, row_id, address in zip(*columns, strict=True)})
+    table.places.update(places)
+
+
+_UNKNOWN = (-1, -1)
+_MOST_PLACES = 4096
+
+
+def _look_up_some(table: PinnedTable, wanted: pa.Array, names: list[str], empty: pa.Table) -> pa.Table:
     if len(wanted) > _IDS_PER_PREDICATE:
         return _look_up_many(table, wanted, names, empty)
     index, indexed = _known_keys(table)
+    if len(wanted) <= _FEW and not index.missing and not indexed:
+        places = [index.find_one(hash_text(text)) for text in wanted.to_pylist()]
+        if not any(place is None or place for place in places):
+            return empty
     parts = [empty]
     if not index.is_empty:
         candidates = index.find(hash_texts(wanted))
@@ -78,7 +131,7 @@ def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence
     unknown = [table.fragments[at] for at in index.missing if table.fragments[at].metadata.id not in indexed]
     if unknown:
         parts.append(_scan_fragments(table, wanted, names, unknown))
-    return _joined(parts, names, empty)
+    return _joined(parts, empty)
 
 
 def _look_up_many(table: PinnedTable, wanted: pa.Array, names: list[str], empty: pa.Table) -> pa.Table:
@@ -94,18 +147,12 @@ def _look_up_many(table: PinnedTable, wanted: pa.Array, names: list[str], empty:
     if index.missing:
         missing = [table.fragments[at].metadata.id for at in index.missing]
         parts.append(_scan_for(table, wanted, names, missing))
-    return _joined(parts, names, empty)
+    return _joined(parts, empty)
 
 
-def _joined(parts: Sequence[pa.Table], names: list[str], empty: pa.Table) -> pa.Table:
-    fitted = [_fitted(part, names, empty.schema) for part in parts if part.num_rows]
+def _joined(parts: Sequence[pa.Table], empty: pa.Table) -> pa.Table:
+    fitted = [with_schema(part, empty.schema) for part in parts if part.num_rows]
     return pa.concat_tables(fitted) if len(fitted) > 1 else fitted[0] if fitted else empty
-
-
-def _fitted(part: pa.Table, names: list[str], schema: pa.Schema) -> pa.Table:
-    if part.schema.equals(schema, check_metadata=True):
-        return part
-    return part.select(names).cast(schema)
 
 
 def _others(table: PinnedTable, missing: Sequence[int]) -> list[FragmentRef]:
@@ -164,6 +211,15 @@ def all_key_candidates(table: PinnedTable, ids: pa.Array) -> tuple[npt.NDArray[n
     return candidates.wanted, row_ids
 
 
+def known_candidates(table: PinnedTable, ids: pa.Array) -> Candidates | None:
+    """Return the places of the rows that may have one of some ids; None when keys of the table are not known.
+
+    Keys of small new fragments are brought into memory. Rows among the candidates may be deleted, or have another id.
+    """
+    index, _ = _known_keys(table)
+    return None if index.missing else index.find(hash_texts(ids))
+
+
 def _missing_rows(table: PinnedTable, index: KeyIndex) -> int:
     return sum(table.fragments[at].row_count for at in index.missing)
 
@@ -217,7 +273,7 @@ def _rows_of(table: PinnedTable, candidates: Candidates, wanted: pa.Array, names
         block = table.datasets.tails.get(BlockKey.of(fragment.metadata, table.fields))
         if block is not None and (block.rows is not None or len(names) == len(_PLAIN)):
             at = _positions(block, offsets)
-            texts = block.ids.take(pa.array(at))
+            texts = _chosen(block.ids, at)
             at = at[pc.is_in(texts, value_set=wanted).to_numpy(zero_copy_only=False)]
             parts.append(_rows_at(fragment, block, at, names))
         else:
@@ -238,9 +294,10 @@ _PLAIN = (KEY, ROW_ID, ROW_ADDRESS)
 def _positions(block: Block, offsets: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
     """Return where the rows at these offsets stand in a block; rows that it has not are left out."""
     at = np.searchsorted(block.offsets, offsets)
-    at = at[at < len(block.offsets)]
-    kept: npt.NDArray[np.intp] = at[np.isin(block.offsets[at], offsets)]
-    return np.unique(kept)
+    inside = at < len(block.offsets)
+    at = at[inside]
+    kept: npt.NDArray[np.intp] = at[block.offsets[at] == offsets[inside]]
+    return np.unique(kept) if len(kept) > 1 else kept
 
 
 def _fetched(table: PinnedTable, row_ids: RowIds, addresses: RowIds, wanted: pa.Array, names: list[str]) -> pa.Table:
@@ -304,14 +361,22 @@ def is_small(fragment: FragmentRef) -> bool:
 def _rows_at(fragment: FragmentRef, block: Block, at: npt.NDArray[np.intp], names: Sequence[str]) -> pa.Table:
     offsets = block.offsets[at]
     found = {
-        KEY: block.ids.take(pa.array(at)),
+        KEY: _chosen(block.ids, at),
         ROW_ID: pa.array(row_ids_at(fragment.metadata, offsets)),
         ROW_ADDRESS: pa.array(addresses_at(fragment.metadata, offsets)),
     }
     if block.rows is not None:
-        rows = block.rows.take(pa.array(at))
+        rows = _chosen(block.rows, at)
         found |= {name: rows[name] for name in names if name not in found}
     return pa.table({name: found[name] for name in names})
+
+
+_Rows = TypeVar("_Rows", pa.Array, pa.Table)
+
+
+def _chosen(rows: _Rows, at: npt.NDArray[np.intp]) -> _Rows:
+    """Return the rows at these places; one row is not copied."""
+    return rows.slice(int(at[0]), 1) if len(at) == 1 else rows.take(pa.array(at))
 
 
 def _read_blocks(table: PinnedTable, fragments: Sequence[FragmentRef], *, whole: bool) -> dict[int, Block]:

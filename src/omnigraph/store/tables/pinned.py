@@ -96,7 +96,9 @@ class BlobPart(Printable):
 class PinnedTable:
     """One immutable version of a table, read by scanning or by row id. Safe to share between threads."""
 
-    def __init__(self, pin: TablePin, handle: LanceDataset, datasets: DatasetStore) -> None:
+    def __init__(
+        self, pin: TablePin, handle: LanceDataset, datasets: DatasetStore, *, lacks_indexes: bool = False
+    ) -> None:
         self.pin = pin
         self.handle = handle
         self.datasets = datasets
@@ -109,7 +111,9 @@ class PinnedTable:
         self.fields: tuple[tuple[int, str], ...] = tuple(
             (field.id(), field.name()) for field in handle.lance_schema.fields()
         )
-        self._indexes: tuple[TableIndex, ...] | None = None
+        self._indexes: tuple[TableIndex, ...] | None = () if lacks_indexes else None
+        # Row ids and addresses of ids that were looked for one by one, None for those that are not there.
+        self.places: dict[str, tuple[int, int] | None] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.pin}, rows={self.row_count}, fragments={len(self.fragments)})"
@@ -117,6 +121,10 @@ class PinnedTable:
     def stored_column(self, name: str) -> str | None:
         """Return the name under which a column is stored with the values that are read; None when it is not."""
         return name if any(name == known for _, known in self.fields) else None
+
+    def lacks_indexes(self) -> bool:
+        """Whether it is known without asking that this version has no index."""
+        return self._indexes == ()
 
     def indexes(self) -> tuple[TableIndex, ...]:
         """Return the indexes of this version; read once."""

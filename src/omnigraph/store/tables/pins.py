@@ -6,10 +6,10 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from lance.fragment import FragmentMetadata
+from lance.fragment import DataFile, FragmentMetadata
 
 from omnigraph.records import record
 
@@ -77,8 +77,50 @@ def data_paths(metadata: FragmentMetadata) -> tuple[str, ...]:
 
 def fragment_to_json(metadata: FragmentMetadata) -> dict[str, Any]:
     """Return Lance's description of a fragment as JSON values, row metadata packed."""
-    data: dict[str, Any] = metadata.to_json()
-    return {name: _pack(value) if name in _ROW_META else value for name, value in data.items()}
+    if metadata.overlays:
+        data: dict[str, Any] = metadata.to_json()
+        return {name: _pack(value) if name in _ROW_META else value for name, value in data.items()}
+    # What Lance's own way gives, which copies every part of every file one by one.
+    deletion, row_ids = metadata.deletion_file, metadata.row_id_meta
+    versions = (getattr(metadata, name) for name in ROW_VERSIONS)
+    return {
+        "id": metadata.id,
+        "files": [_file_to_json(file) for file in metadata.files],
+        "overlays": [],
+        "physical_rows": metadata.physical_rows,
+        "deletion_file": None if deletion is None else deletion.asdict(),
+        "row_id_meta": None if row_ids is None else _pack(cast("Any", row_ids).asdict()),
+        **{
+            name: None if found is None else _pack(json.loads(found.json()))
+            for name, found in zip(ROW_VERSIONS, versions, strict=True)
+        },
+    }
+
+
+def _file_to_json(file: DataFile) -> dict[str, Any]:
+    plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(file).items()}
+    plain["path"] = plain.pop("_path")
+    return plain
+
+
+class _Path(str):
+    """The name of a file, which old programs call to get it."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return str(self)
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def _make_paths_cheap() -> None:
+    # Lance makes a class for each look at the name of a file, and looks at every name that a commit holds.
+    setattr(DataFile, "path", property(lambda file: _Path(file._path)))  # noqa: B010, SLF001 - the plain field behind it
+
+
+_make_paths_cheap()
 
 
 def fragment_from_json(data: Mapping[str, Any]) -> FragmentMetadata:

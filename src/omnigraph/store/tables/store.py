@@ -18,6 +18,7 @@ from omnigraph.errors import (
     TableMissingError,
     TableMovedError,
 )
+from omnigraph.runtime import LRUCache
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import Branches, DatasetStore
 from omnigraph.store.handles import OPEN_STAGES, PROBE_STAGES, apart, metered
@@ -58,6 +59,9 @@ _log = logging.getLogger(__name__)
 _TABLES_BYTES = 16 << 20
 _TABLE_BYTES = 12 << 10
 _FRAGMENT_BYTES = 3 << 10
+# A commit that changes rows and nothing else.
+_ROWS = "change"
+_MOST_UNINDEXED = 1024
 _NO_ROW = f"{ROW_ID} < 0"
 # Reading back so few takes no longer than the publish that it runs beside.
 _WARMED_FRAGMENTS = 2
@@ -76,6 +80,8 @@ class TableStore:
         self._lock = threading.Lock()
         self._tables: OrderedDict[TablePin, Table] = OrderedDict()
         self._tables_bytes = 0
+        # Versions that rows were written to of tables without an index, which therefore have none either.
+        self._unindexed: LRUCache[TablePin, bool] = LRUCache(_MOST_UNINDEXED)
 
     def open(self, pin: TablePin) -> Table:
         """Return the table at a pin; each pin is opened once.
@@ -90,7 +96,8 @@ class TableStore:
             if known is not None:
                 self._tables.move_to_end(pin)
                 return known
-        table = Table(pin, self._handles.open(pin), self.datasets)
+        lacks_indexes = self._unindexed.get(pin) is not None
+        table = Table(pin, self._handles.open(pin), self.datasets, lacks_indexes=lacks_indexes)
         with self._lock:
             kept = self._tables.setdefault(pin, table)
             self._tables_bytes += _size_bytes(table) if kept is table else 0
@@ -192,6 +199,10 @@ class TableStore:
         handle = land(self._handles, staged.before, staged.lance_transaction())
         if handle is None or handle.version != staged.after.version:
             raise self._moved(staged, None if handle is None else handle.version)
+        with self._lock:
+            base = self._tables.get(staged.before)
+        if staged.kind == _ROWS and base is not None and base.lacks_indexes():
+            self._unindexed.put(staged.after, True)
         return staged.after
 
     def can_warm(self, staged: StagedCommit) -> bool:

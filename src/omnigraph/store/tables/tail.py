@@ -68,12 +68,22 @@ class Block:
 
     def without(self, deleted: npt.NDArray[np.uint32]) -> Block:
         """Return the block after the rows at these offsets are gone."""
-        keep = np.flatnonzero(~np.isin(self.offsets, deleted))
+        keep = np.flatnonzero(_are_kept(self.offsets, deleted))
         return Block(
             ids=self.ids.take(pa.array(keep)),
             offsets=self.offsets[keep],
             rows=None if self.rows is None else self.rows.take(pa.array(keep)),
         )
+
+
+def _are_kept(offsets: npt.NDArray[np.uint32], deleted: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """Say of each offset, which are in order, whether it is not among the deleted ones."""
+    kept = np.ones(len(offsets), dtype=np.bool_)
+    at = offsets.searchsorted(deleted)
+    inside = at < len(offsets)
+    at = at[inside]
+    kept[at[offsets[at] == deleted[inside]]] = False
+    return kept
 
 
 def block_of_rows(rows: pa.Table) -> Block | None:
@@ -127,6 +137,8 @@ def are_all_different(column: pa.Array | pa.ChunkedArray) -> bool:
     >>> are_all_different(pa.array(["b", "a", None, None])), are_all_different(pa.array(["a", "b", "a"]))
     (True, False)
     """
+    if len(column) < 2:
+        return True
     if _can_ascend(column) and _ascends(column.slice(0, _SAMPLE)) and _ascends(column):
         return True
     if column.nbytes > _ONE_ARRAY_BYTES:

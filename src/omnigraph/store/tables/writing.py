@@ -6,8 +6,9 @@ bytes, and keeps larger values in a folder beside the data file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,9 +19,12 @@ from lance.schema import LanceSchema
 from omnigraph.errors import Effect
 from omnigraph.runtime import current_counters
 from omnigraph.store.handles import UPLOAD_STAGES, Handles, metered
+from omnigraph.store.tables.layouts import with_schema
 from omnigraph.store.translate import translating
 
 BLOB_ENCODING = {b"lance-encoding:blob": b"true"}
+# How names of data files end.
+DATA_SUFFIX = ".lance"
 _EXTENSION = "lance.blob.v2"
 
 
@@ -41,11 +45,11 @@ def blob_handling(names: Iterable[str], blobs: frozenset[str]) -> Literal["all_b
     return "all_binary" if not blobs.isdisjoint(names) else None
 
 
-def iter_blob_files(data_file: Path) -> Iterator[Path]:
+def iter_blob_files(data_file: str) -> Iterator[str]:
     """Return the files that hold the larger blobs of a local data file."""
-    folder = data_file.with_suffix("")
-    if data_file.suffix == ".lance" and folder.is_dir():
-        yield from folder.iterdir()
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(data_file.removesuffix(DATA_SUFFIX)) as entries:
+        for entry in entries:
+            yield entry.path
 
 
 def _is_extension(field: pa.Field) -> bool:
@@ -60,7 +64,12 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def write_into(
-    handle: LanceDataset, rows: pa.Table, location: str, *, schema: pa.Schema | None = None
+    handle: LanceDataset,
+    rows: pa.Table,
+    location: str,
+    *,
+    schema: pa.Schema | None = None,
+    known: pa.Schema | None = None,
 ) -> list[FragmentMetadata]:
     """Upload rows beside an existing dataset: one call per fragment, none for no rows.
 
@@ -69,9 +78,11 @@ def write_into(
         rows: what to write; columns are brought into the order and types of the schema.
         location: for error messages.
         schema: the schema that the next version will have, when it is not that of ``handle``.
+        known: the columns of ``handle`` as rows are written, for a caller who has them.
     """
     with translating("write a fragment", location, effect=Effect.STAGED):
-        fitted = fit(rows, plain_schema(handle.schema) if schema is None else schema)
+        own = known if known is not None and schema is None else schema
+        fitted = fit(rows, plain_schema(handle.schema) if own is None else own)
         if fitted.num_rows == 0:
             return []
         mode = "append" if schema is None else "overwrite"
@@ -130,5 +141,4 @@ def write_over(
 
 def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of ``schema``, in its order and types."""
-    chosen = rows.select(schema.names)
-    return chosen if chosen.schema.equals(schema, check_metadata=True) else chosen.cast(schema)
+    return with_schema(rows, schema)

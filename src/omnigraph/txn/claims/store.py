@@ -18,7 +18,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.claims.watch import RECOVERY_PREFIX, ClaimWatch
+from omnigraph.txn.claims.watch import OFFERS, ClaimWatch, recovery_folder
 from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.stored_json import SealedCodec
@@ -91,8 +91,7 @@ class ClaimStore:
         self._line = line
         self._world = runtime
         self._settings = settings
-        # A comma cannot occur in a branch name, so two branches never share a folder.
-        self._folder = f"{RECOVERY_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"
+        self._folder = recovery_folder(line.name, line.incarnation)
 
     def claim(self, plan: PublishPlan) -> bool:
         """Create the sidecar of ``plan``; False when somebody else holds that version.
@@ -156,7 +155,7 @@ class ClaimStore:
         keys = set(self._control.list_keys(self._folder))
         for key in sorted(keys):
             version = key.rpartition("/")[2].partition(".")[0]
-            if f"{self._folder}/{version}.json" not in keys:
+            if f"{self._folder}/{version}.json" not in keys and not key.startswith(f"{self._folder}/{OFFERS}/"):
                 self._control.delete(key)
 
     def read(self, version: int) -> PublishPlan | None:

@@ -9,6 +9,19 @@ if TYPE_CHECKING:
     from omnigraph.txn.claims.store import Holding
 
 RECOVERY_PREFIX = "__recovery"
+# The folder of offers in that of a branch.
+OFFERS = "offers"
+OFFER_SUFFIX = ".offer"
+
+
+def recovery_folder(branch: str, incarnation: str) -> str:
+    """Return where the claims of a branch lie, and its offers in a folder of their own.
+
+    >>> recovery_folder("team/x", "01abc")
+    '__recovery/team,x~01abc'
+    """
+    # A comma cannot occur in a branch name, so two branches never share a folder.
+    return f"{RECOVERY_PREFIX}/{branch.replace('/', ',')}~{incarnation}"
 
 
 def branch_of_key(key: str) -> tuple[str, str]:

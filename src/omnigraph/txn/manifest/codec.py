@@ -1,8 +1,10 @@
 """Manifest rows as Arrow, one column per field that any Lance reader can make sense of and JSON for the rest.
 
-An upgrade step is a pure function from the rows of one format to the rows of the next. Reading an older format
-applies the steps in memory; the first publish upon it writes the newest format. So an upgrade is a publish like any
-other: atomic, recoverable, and decided once when two processes open the graph at the same time.
+Every manifest version is stamped with a storage format. A step is a pure function from the rows of one format to the
+rows of the next, and reading an older version applies the steps in memory. Writes keep the stamp of their branch, so
+that versions of omnigraph that only know that format go on reading and writing beside them; a migration publishes a
+version with the newest stamp. What an older version of omnigraph would misread, or not keep, may only be written
+where the stamp tells it to stay away.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +21,8 @@ import pyarrow as pa
 
 from omnigraph.errors import FormatMismatch, FormatRange, FormatUnsupportedError, ManifestCorruptError
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
+from omnigraph.store.tables.layouts import array_of
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
@@ -30,10 +35,11 @@ from omnigraph.txn.manifest.rows import (
     freeze_tables,
 )
 from omnigraph.txn.manifest.sequences import StreamSequences
-from omnigraph.txn.stored_json import encode_json, json_decoder, to_builtins
+from omnigraph.txn.stored_json import encode_json, json_decoder
 from omnigraph.values import BranchName, CommitId
-from omnigraph.values.formats import STORAGE_FORMAT
+from omnigraph.values.formats import OLDEST_STORAGE_FORMAT, STORAGE_FORMAT
 
+_TYPE = "object_type"
 FORMAT_KEY = "omnigraph:internal_schema_version"
 
 _FIELDS = [
@@ -47,7 +53,10 @@ _FIELDS = [
     pa.field("row_count", pa.int64()),
 ]
 
+_NAMES = [field.name for field in _FIELDS]
 
+
+@cache
 def manifest_schema(format_version: int = STORAGE_FORMAT) -> pa.Schema:
     """Return the schema of the manifest dataset, stamped with the storage format."""
     return pa.schema(_FIELDS, metadata={FORMAT_KEY: str(format_version)})
@@ -78,7 +87,29 @@ class _TombstoneMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 _head_metadata = json_decoder(_HeadMetadata)
 _tombstone_metadata = json_decoder(_TombstoneMetadata)
 _schema = json_decoder(AcceptedSchema)
-_commit = json_decoder(Commit)
+_whole_commit = json_decoder(Commit)
+
+
+# A commit is part of every version until it is folded, and all who wait for a version read it.
+@lru_cache(maxsize=1024)
+def _commit(metadata: str) -> Commit:
+    try:
+        return _whole_commit(metadata)
+    except ValueError:
+        completed = _complete_commit(metadata)
+        if completed == metadata:
+            raise
+        return _whole_commit(completed)
+
+
+def _complete_commit(metadata: str) -> str:
+    """Return a commit with what the first versions of omnigraph did not record: when it was published, and where."""
+    if '"published_at_ms":' in metadata:
+        return metadata
+    known = msgspec.json.decode(metadata)
+    if not isinstance(known, dict) or "published_at_ms" in known:
+        return metadata
+    return _text({"published_at_ms": known.get("created_at_ms"), "touched": [], **known})
 
 
 # One class for each kind of row, with the columns that it fills; a row has every column, null where it has no part.
@@ -155,14 +186,16 @@ def encode_commits(commits: tuple[Commit, ...]) -> pa.Table:
     return _to_table([_commit_row(commit) for commit in commits])
 
 
-def decode_state(version: int, rows: pa.Table, schema: AcceptedSchema) -> ManifestState:
-    """Return the state that :func:`encode_state` wrote as manifest version ``version``.
+def decode_state(
+    version: int, rows: pa.Table, schema: AcceptedSchema, format_version: int = STORAGE_FORMAT
+) -> ManifestState:
+    """Return the state that :func:`encode_state` wrote as manifest version ``version``, stamped ``format_version``.
 
     Raises:
         ManifestCorruptError: the rows are not what any version of ours writes.
     """
     with _translating(f"state rows of version {version}"):
-        return _decode_state(version, rows.to_pylist(), schema)
+        return _decode_state(version, rows.to_pylist(), schema, format_version)
 
 
 def decode_schema(rows: pa.Table) -> AcceptedSchema:
@@ -198,7 +231,7 @@ def _translating(expected: str) -> Iterator[None]:
         ) from error
 
 
-def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> ManifestState:
+def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema, format_version: int) -> ManifestState:
     found: list[_Row] = msgspec.convert(rows, list[_Row])
     (head_row,) = (row for row in found if isinstance(row, _HeadRow))
     head = _head_metadata(head_row.metadata)
@@ -222,6 +255,7 @@ def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> Mani
         batches=MappingProxyType(dict(head.batches or ())),
         feeds=MappingProxyType({mark.source: mark for mark in head.feeds or ()}),
         sequences=MappingProxyType({known.stream: known for known in head.sequences or ()}),
+        format=format_version,
     )
 
 
@@ -265,7 +299,16 @@ def _tombstone_row(stone: Tombstone) -> _TombstoneRow:
 
 
 def _commit_row(commit: Commit) -> _CommitRow:
-    return _CommitRow(object_id=commit.id, metadata=_text(commit))
+    known = _texts.get(commit.id)
+    if known is None or known[0] is not commit:
+        # Every publish writes the recent commits again.
+        known = commit, _text(commit)
+        _texts.put(commit.id, known)
+    return _CommitRow(object_id=commit.id, metadata=known[1])
+
+
+_MOST_TEXTS = 512
+_texts: LRUCache[str, tuple[Commit, str]] = LRUCache(_MOST_TEXTS)
 
 
 def _text(value: object) -> str:
@@ -273,21 +316,42 @@ def _text(value: object) -> str:
 
 
 def _to_table(rows: Sequence[_Row]) -> pa.Table:
-    return pa.Table.from_pylist(to_builtins(rows), schema=manifest_schema())
+    # A publish waits for this, so that no row is made a mapping first.
+    filled = [msgspec.structs.asdict(row) for row in rows]
+    columns = {name: [row.get(name) for row in filled] for name in _NAMES}
+    columns[_TYPE] = [row.__struct_config__.tag for row in rows]
+    schema = manifest_schema()
+    return pa.Table.from_arrays([array_of(columns[field.name], field.type) for field in schema], schema=schema)
 
-
-OLDEST_FORMAT = 1
 
 UpgradeStep = Callable[[pa.Table], pa.Table]
+
+
+def _complete_commits(rows: pa.Table) -> pa.Table:
+    """The step from format 1 to 2: every commit says when it was published and what it touched.
+
+    Otherwise the rows are the same. Their stamp is what differs: versions of omnigraph that only know format 1 either
+    take a field that they do not know for damage or, the first of them, write the state back without it. Format 2
+    keeps them away from both.
+    """
+    kinds, texts = rows["object_type"].to_pylist(), rows["metadata"].to_pylist()
+    done = [_complete_commit(text) if kind == "graph_commit" else text for kind, text in zip(kinds, texts, strict=True)]
+    if done == texts:
+        return rows
+    place = rows.schema.get_field_index("metadata")
+    return rows.set_column(place, rows.schema.field(place), pa.array(done, rows.schema.field(place).type))
+
+
+_STEPS: Mapping[int, UpgradeStep] = MappingProxyType({1: _complete_commits})
 
 
 @record
 class FormatChain:
     """The formats served, with the step that leads from each older one to the next."""
 
-    oldest: int = OLDEST_FORMAT
+    oldest: int = OLDEST_STORAGE_FORMAT
     newest: int = STORAGE_FORMAT
-    steps: Mapping[int, UpgradeStep] = field(default_factory=dict)
+    steps: Mapping[int, UpgradeStep] = field(default_factory=lambda: _STEPS)
 
     def stamp_of(self, schema: pa.Schema) -> int:
         """Return the format a manifest was written in.
@@ -301,18 +365,31 @@ class FormatChain:
             details = FormatMismatch(what="manifest", expected=FORMAT_KEY, found=repr(text))
             raise ManifestCorruptError("the manifest has no format stamp", details=details)
         stamp = int(text)
-        if stamp < self.oldest or stamp > self.newest:
-            hint = (
-                "upgrade omnigraph"
-                if stamp > self.newest
-                else "export the graph with the version that wrote it and load it with this one"
-            )
-            raise FormatUnsupportedError(
-                f"the graph has storage format {stamp}; this version supports {self.oldest} to {self.newest}",
-                details=FormatRange(found=stamp, oldest=self.oldest, newest=self.newest),
-                hint=hint,
-            )
+        self.check(stamp)
         return stamp
+
+    def check(self, stamp: int) -> None:
+        """Refuse a format that this version neither reads nor writes.
+
+        Raises:
+            FormatUnsupportedError: it is outside the range.
+        """
+        if self.oldest <= stamp <= self.newest:
+            return
+        hint = (
+            f"upgrade omnigraph to a version that supports storage format {stamp}"
+            if stamp > self.newest
+            else "export the graph with the version that wrote it and load it with this one"
+        )
+        raise FormatUnsupportedError(
+            f"the graph has storage format {stamp}; this version supports {self.oldest} to {self.newest}",
+            details=FormatRange(found=stamp, oldest=self.oldest, newest=self.newest),
+            hint=hint,
+        )
+
+    def is_outdated(self, stamp: int) -> bool:
+        """Whether there is a newer format to migrate to."""
+        return stamp < self.newest
 
     def upgrade_rows(self, stamp: int, rows: pa.Table) -> pa.Table:
         """Return rows of format ``stamp`` as the newest format would hold them."""

@@ -12,7 +12,7 @@ never decided about here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 import pyarrow as pa
@@ -166,9 +166,13 @@ class LoadedManifest:
 
     dataset: ReplaceableDataset
     state: ManifestState
-    format: int
     life: BranchLife
     identity: tuple[int, int, int] | None = field(default=None, compare=False)
+
+    @property
+    def format(self) -> int:
+        """The storage format that it is stamped with."""
+        return self.state.format
 
     @property
     def lineage(self) -> tuple[FragmentRef, ...]:
@@ -257,12 +261,17 @@ class ManifestFile:
             return self._load(dataset, known)
 
     def is_outdated(self, loaded: LoadedManifest) -> bool:
-        """Whether a version was written in an older format than a publish would write."""
-        return loaded.format < self._formats.newest
+        """Whether a version has an older format than a migration would give it."""
+        return self._formats.is_outdated(loaded.format)
 
     def stage(self, base: LoadedManifest, change: ManifestChange) -> StagedManifest:
-        """Upload what the next version consists of. Until :meth:`publish` nobody can see it."""
+        """Upload what the next version consists of. Until :meth:`publish` nobody can see it.
+
+        Raises:
+            FormatUnsupportedError: the change is a migration to a format that this version does not know.
+        """
         state = apply_change(base.state, change)
+        self._formats.check(state.format)
         lineage = list(base.lineage)
         # A cleanup brings no commit. Folding upon it would leave a state that does not know when its head was made.
         fold = (
@@ -276,8 +285,8 @@ class ManifestFile:
             rows = self._datasets.read(base.dataset, chosen, None)
             lineage[fold.start : fold.stop] = [self._stage_rows(base, rows)]
         schema = base.dataset.fragments[_SCHEMA]
-        if change.schema is not None or self.is_outdated(base):
-            # A publish upon an older format is its upgrade: no row of the older one may stay in the way.
+        if change.schema is not None or state.format != base.format:
+            # Behind a migration no row of an older state may stay in the way.
             schema = self._stage_rows(base, encode_schema(state.schema))
         return StagedManifest(
             state=state,
@@ -296,13 +305,12 @@ class ManifestFile:
         """
         self.check_same(base)
         dataset = self._datasets.replace(
-            base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid
+            base.dataset, staged.fragments, manifest_schema(staged.state.format), properties, uuid
         )
         self._torn.knows_whole(dataset.version)
         return LoadedManifest(
             dataset=dataset,
             state=staged.state,
-            format=self._formats.newest,
             life=self._life,
             identity=self._datasets.versions.identity(dataset.pin),
         )
@@ -329,6 +337,13 @@ class ManifestFile:
         """
         found = self.find_commit(loaded, commit_id)
         return found if found is not None and found.manifest_version == version else None
+
+    def has_published(self, loaded: LoadedManifest, commits: Sequence[Commit], version: int) -> bool:
+        """Whether one version of the manifest has brought all of these commits.
+
+        One of them may have been brought by another writer under the same number, when it was offered to several.
+        """
+        return all(self.find_published(loaded, commit.id, version) is not None for commit in commits)
 
     def check_same(self, known: LoadedManifest) -> None:
         """Refuse to go on with a version when another graph was made in the place of its own; costs no call.
@@ -372,14 +387,13 @@ class ManifestFile:
     def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None) -> LoadedManifest:
         stamp = self._formats.stamp_of(dataset.schema)
         if known is not None and known.dataset.fragments[_SCHEMA].files == dataset.fragments[_SCHEMA].files:
-            rows = self._datasets.read(dataset, [_STATE], None)
+            rows = self._formats.upgrade_rows(stamp, self._datasets.read(dataset, [_STATE], None))
             schema = known.state.schema
         else:
-            rows = self._datasets.read(dataset, [_STATE, _SCHEMA], None)
-            rows = self._formats.upgrade_rows(stamp, rows)
+            rows = self._formats.upgrade_rows(stamp, self._datasets.read(dataset, [_STATE, _SCHEMA], None))
             is_schema = pa.compute.equal(rows["object_type"], "schema")
             schema = decode_schema(rows.filter(is_schema))
-        state = decode_state(dataset.version, rows, schema)
+        state = decode_state(dataset.version, rows, schema, stamp)
         if self._graph_id is not None and state.graph_id != self._graph_id:
             raise self._replaced(self._graph_id)
         self._graph_id = state.graph_id
@@ -392,7 +406,7 @@ class ManifestFile:
             state = replace(state, head=head)
         self._torn.knows_whole(dataset.version)
         identity = self._datasets.versions.identity(dataset.pin)
-        loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life, identity=identity)
+        loaded = LoadedManifest(dataset=dataset, state=state, life=self._life, identity=identity)
         if state.recent or not loaded.lineage:
             return loaded
         line = self.commit_line(loaded)

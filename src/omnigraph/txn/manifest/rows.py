@@ -16,6 +16,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.sequences import SequenceMark, StreamSequences
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.formats import STORAGE_FORMAT
 from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
 
@@ -239,6 +240,7 @@ class ManifestState:
     first; of more than ``MAX_APPS`` the first are forgotten. ``feeds`` is how far each feed of another graph was taken
     over, by source, ``sequences`` what is remembered of each stream of change logs, both in the same order and with the
     same bound. ``moment_ms`` is when the newest folded commit was published, looked up where no commit is recent.
+    ``format`` is the storage format of the version; those that follow keep it until a migration raises it.
     """
 
     version: int
@@ -252,6 +254,7 @@ class ManifestState:
     moment_ms: int = 0
     feeds: Mapping[str, FeedMark] = field(default_factory=lambda: MappingProxyType({}))
     sequences: Mapping[str, StreamSequences] = field(default_factory=lambda: MappingProxyType({}))
+    format: int = STORAGE_FORMAT
 
     def table(self, table_key: str) -> TableEntry | None:
         """Return the entry of a live table, or None."""
@@ -281,7 +284,7 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
 
     Drops and renames name tables as they are called before, ``put_tables`` as they are called afterwards. ``ends``: the
-    branch is deleted, and this is its last version.
+    branch is deleted, and this is its last version. ``format``: the storage format that the branch has from here on.
     """
 
     commits: tuple[Commit, ...]
@@ -292,6 +295,7 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     raise_epoch: bool = False
     floor: FloorChange | msgspec.UnsetType = msgspec.UNSET
     ends: bool | msgspec.UnsetType = msgspec.UNSET
+    format: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
@@ -330,6 +334,7 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         batches=_newest(state.batches, {one.batch.app: one.batch.number for one in change.commits if one.batch}),
         feeds=_newest(state.feeds, {one.feed.source: one.feed for one in change.commits if one.feed}),
         sequences=_remembered(state.sequences, change.commits),
+        format=state.format if change.format is msgspec.UNSET else change.format,
     )
 
 

@@ -1,16 +1,21 @@
-"""A batch: the transactions that share one publish, usually one, and what is staged for them."""
+"""A batch: the writes that share one publish, usually one, and what is staged for them.
+
+Its members come from this process. Guests come from others: writes that were offered and that this process publishes
+together with its own. A guest that does not hold leaves without a word, because its owner looks after it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatchError, IdempotencyKeyError, OmnigraphError, RepeatedRequest
 from omnigraph.records import record
-from omnigraph.runtime import counting
+from omnigraph.runtime import Clock, counting
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.changes import RowChange, TableChange, id_array
+from omnigraph.txn.changes import RowChange, TableChange, as_id_array, id_array
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange
 from omnigraph.txn.publish.phases import check_rebase
@@ -18,19 +23,35 @@ from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.stage import StagedTable
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.txn.transaction import CommitView, WriteTxn, combine, key_exists
+from omnigraph.txn.transaction import BeforeRerun, CommitView, WriteTxn, combine, key_exists
 from omnigraph.values import OperationId
+
+# Fewer are not worth putting together.
+_FEWEST_TOGETHER = 2
 
 
 @record(frozen=False, kw_only=False, eq=False)
 class Member:
-    """One transaction of a batch and how it fares."""
+    """One transaction of a batch and how it fares.
+
+    ``manifest`` is there when it has ended well: the version that holds its commit, or to which it had nothing to add.
+    """
 
     txn: WriteTxn
     error: BaseException | None = None
     commit: Commit | None = None
+    manifest: LoadedManifest | None = None
     # An earlier member with the same idempotency key: whatever becomes of that one is told here too.
     first: Member | None = None
+    # It was decided on rows that a member before it changes: it is decided again when that one is published.
+    is_put_off: bool = False
+    # The offer that it was taken from.
+    offer: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither published nor refused, and repeats no other."""
+        return self.error is None and self.first is None and self.manifest is None
 
 
 @record(kw_only=False)
@@ -47,6 +68,10 @@ class Batch:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = tuple(members)
+        self._guests: tuple[Member, ...] = ()
+        self._conditional: tuple[Member, ...] = ()
+        # Offers that were found to be published already.
+        self.spent: tuple[str, ...] = ()
         # What is staged stays when a member leaves, so its name must not depend on who is left.
         self._operation_id = self.members[0].txn.operation_id
         self._staged: dict[str, _Staged] = {}
@@ -55,19 +80,64 @@ class Batch:
         self._changes: dict[str, TableChange] = {}
 
     @property
+    def open_members(self) -> tuple[Member, ...]:
+        """The members of this process that nothing has become of yet."""
+        return tuple(member for member in self.members if member.is_open)
+
+    @property
     def alive(self) -> tuple[Member, ...]:
-        """The members that have not failed and repeat no other."""
-        return tuple(member for member in self.members if member.error is None and member.first is None)
+        """Those who would be published now: a guest that demands the head as it is, members, other guests."""
+        present = (*self._conditional, *self.members, *self._guests)
+        return tuple(member for member in present if member.is_open and not member.is_put_off)
+
+    def invite(self, guests: Sequence[Member]) -> None:
+        """Take along writes of others, instead of those that were taken along before."""
+        if not guests and not self.guests:
+            return
+        # What comes behind another write of the same version finds another head than it demands.
+        is_free = all(member.txn.expected_head is None for member in self.open_members)
+        conditional = [guest for guest in guests if guest.txn.expected_head is not None]
+        self._conditional = tuple(conditional[:1]) if is_free else ()
+        self._guests = tuple(guest for guest in guests if guest.txn.expected_head is None)
+        self._checked_on = None
+
+    @property
+    def guests(self) -> tuple[Member, ...]:
+        """The writes of others that were taken along, published or not."""
+        return (*self._conditional, *self._guests)
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The offers that the guests come from who would be published now."""
+        return tuple(dict.fromkeys(member.offer for member in self.alive if member.offer is not None))
 
     def fail_all(self, error: OmnigraphError) -> None:
-        """Every member that has not failed by itself fails with the batch."""
-        for member in self.alive:
+        """Every member that nothing has become of fails with the batch."""
+        for member in self.open_members:
             member.error = error
+
+    def end(self, manifest: LoadedManifest) -> None:
+        """Those who are alive are part of ``manifest``; what was put off begins anew, under names of its own."""
+        for member in self.alive:
+            member.manifest = manifest
+        self._guests = self._conditional = ()
+        self.forget_staged()
+        self._checked_on = self._staged_on = None
+        for member in self.members:
+            member.is_put_off = False
+
+    def begin_again(self, services: BranchServices) -> None:
+        """Upload whatever is left to be published at places of its own."""
+        self._operation_id = OperationId(services.runtime.ids.ulid())
 
     @property
     def is_forsaken(self) -> bool:
         """Whether nobody waits for any of it: then it ends before it claims anything."""
-        return all(member.txn.is_forsaken for member in self.members if member.error is None)
+        return all(member.txn.is_forsaken for member in self.open_members)
+
+    def is_late(self, clock: Clock) -> bool:
+        """Whether the time of all of it is over."""
+        return all(member.txn.lateness(clock) is not None for member in self.open_members)
 
     @property
     def reruns(self) -> int:
@@ -78,37 +148,35 @@ class Batch:
         """Stage everything again: what was staged may have landed and been undone."""
         self._staged.clear()
 
-    def prepare(self, services: BranchServices, base: LoadedManifest) -> None:
-        """Bring the batch onto ``base``: rebase rules, constraint checks, then staging of what is not staged yet."""
+    def prepare(self, services: BranchServices, base: LoadedManifest, before_rerun: BeforeRerun | None = None) -> None:
+        """Bring the batch onto ``base``: rebase rules, constraint checks, then staging of what is not staged yet.
+
+        ``before_rerun`` is called before a member is run again, and may raise instead.
+        """
         snapshot = services.snapshot(base)
         self._forget_swept(services, base)
         if self._checked_on != base.state.version:
-            self._changes = self._check_members(services, snapshot)
+            self._changes = self._check_members(services, snapshot, before_rerun)
             self._checked_on = base.state.version
         self._stage(services, snapshot)
 
     def plan(self, services: BranchServices, base: LoadedManifest) -> PublishPlan | None:
         """Return the plan that publishes every living member upon ``base``, or None when nothing is left to do."""
         for member in self.members:
-            # A commit planned for an earlier base was not published, or there would be no second plan.
-            member.commit = None
+            if member.is_open:
+                # A commit planned for an earlier base was not published, or there would be no second plan.
+                member.commit = None
         alive = [member for member in self.alive if not member.txn.is_empty]
         tables = [staged.table for staged in self._staged.values() if staged.table is not None]
         schema = next((member.txn.schema_change for member in alive if member.txn.schema_change), None)
-        # Another opener may have upgraded the graph since: then this one's work is done.
-        is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
         is_merge = any(member.txn.merged_parent is not None for member in alive)
         # That a piece of a stream was delivered is worth a commit although it left every row as it was.
         is_batch = any(
             member.txn.batch or member.txn.feed or member.txn.is_recorded or member.txn.sequences for member in alive
         )
-        if (
-            not alive
-            or self.is_forsaken
-            or (not tables and schema is None and not is_upgrade and not is_merge and not is_batch)
-        ):
+        leader = next((member.txn for member in alive if member.offer is None), None)
+        if leader is None or self.is_forsaken or (not tables and schema is None and not is_merge and not is_batch):
             return None
-        leader = alive[0].txn
         change = ManifestChange(
             commits=self._commits(alive, services, base),
             put_tables=tuple(table.entry for table in tables if table.entry is not None),
@@ -168,9 +236,30 @@ class Batch:
                 keys |= {table_key} if rename is None else {table_key, rename.new_key}
         return tuple(sorted(keys))
 
-    def _check_members(self, services: BranchServices, snapshot: GraphSnapshot) -> dict[str, TableChange]:
+    def _check_members(
+        self, services: BranchServices, snapshot: GraphSnapshot, before_rerun: BeforeRerun | None
+    ) -> dict[str, TableChange]:
         """Let each member see the ones before it; return the changes of all that hold."""
+        for member in self.members:
+            member.is_put_off = False
+        self._join_repeated()
+        together = self._check_together(services, snapshot)
+        if together is not None:
+            return together
         changes: dict[str, TableChange] = {}
+        for member in self.alive:
+            member.error = member.txn.lateness(services.runtime.clock)
+            if member.error is not None:
+                continue
+            try:
+                services.keyed.refuse_repeated(snapshot.manifest, member.txn.request)
+                changes = _accept(member, snapshot, changes, before_rerun)
+            except OmnigraphError as error:
+                member.error = error
+        return changes
+
+    def _join_repeated(self) -> None:
+        """Let members share the outcome of an earlier one with their idempotency key."""
         keys: dict[str, Member] = {}
         for member in self.alive:
             request = member.txn.request
@@ -178,16 +267,33 @@ class Batch:
                 first = keys.setdefault(request.key, member)
                 if first is not member:
                     _join(member, first)
-                    continue
-            member.error = member.txn.lateness(services.runtime.clock)
-            if member.error is not None:
-                continue
-            try:
-                services.keyed.refuse_repeated(snapshot.manifest, request)
-                changes = _accept(member.txn, snapshot, changes)
-            except OmnigraphError as error:
-                member.error = error
-        return changes
+
+    def _check_together(self, services: BranchServices, snapshot: GraphSnapshot) -> dict[str, TableChange] | None:
+        """Check the rows of all members as those of one, which costs what one costs; None when each must be looked at.
+
+        That is so when anything is wrong, because it is one member's fault, and whenever the order of members counts.
+        """
+        rules, members = services.rules, self.alive
+        if rules is None or len(members) < _FEWEST_TOGETHER:
+            return None
+        if not all(member.txn.is_self_contained and member.txn.can_group for member in members):
+            return None
+        try:
+            for member in members:
+                if member.txn.lateness(services.runtime.clock) is not None:
+                    return None
+                services.keyed.refuse_repeated(snapshot.manifest, member.txn.request)
+                check_rebase(member.txn, snapshot)
+            changes = _united([member.txn for member in members])
+            view = CommitView(snapshot, {})
+            if changes is None or not rules.hold_apart(view, changes):
+                return None
+            for change in changes.values():
+                _refuse_taken_ids(change, view)
+            rules.check(view, changes)
+        except OmnigraphError:
+            return None
+        return dict(changes)
 
     def _forget_swept(self, services: BranchServices, base: LoadedManifest) -> None:
         """Upload everything again when a cleanup may have removed what was uploaded, at places of their own."""
@@ -218,6 +324,63 @@ class Batch:
             self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)
 
 
+def _united(txns: Sequence[WriteTxn]) -> dict[str, RowChange] | None:
+    """Return the changes of transactions as those of one; None when one writes or was decided on a row of another."""
+    by_table: dict[str, list[RowChange]] = {}
+    for txn in txns:
+        for table_key, change in txn.changes.items():
+            if not isinstance(change, RowChange):
+                return None
+            by_table.setdefault(table_key, []).append(change)
+    changes = {table_key: _one_of(table_key, parts) for table_key, parts in by_table.items()}
+    for change in changes.values():
+        ids = pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)])
+        if pc.count_distinct(ids).as_py() < len(ids):
+            return None
+    if any(txn.reads for txn in txns) and _are_entangled(txns):
+        return None
+    return changes
+
+
+def _are_entangled(txns: Sequence[WriteTxn]) -> bool:
+    """Whether one of them was decided on rows that another one changes."""
+    writers = {(key, one): txn for txn in txns for key, ids in _ids_by_table(txn).items() for one in ids}
+    for txn in txns:
+        for table_key, ids in txn.rows_read.items():
+            if any(writers.get((table_key, one), txn) is not txn for one in ids):
+                return True
+        if txn.ends_read and any(
+            txn.depends_on(change)
+            for other in txns
+            if other is not txn
+            for change in other.changes.values()
+            if isinstance(change, RowChange)
+        ):
+            return True
+    return False
+
+
+def _ids_by_table(txn: WriteTxn) -> dict[str, list[str]]:
+    return {
+        key: pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)]).to_pylist()
+        for key, change in txn.changes.items()
+        if isinstance(change, RowChange)
+    }
+
+
+def _one_of(table_key: str, parts: Sequence[RowChange]) -> RowChange:
+    inserts = [part.inserts for part in parts if part.inserts is not None]
+    upserts = [part.upserts for part in parts if part.upserts is not None]
+    deletes = [as_id_array(part.deletes) for part in parts if len(part.deletes)]
+    return RowChange(
+        table_key=table_key,
+        inserts=pa.concat_tables(inserts) if inserts else None,
+        has_fresh_ids=all(part.has_fresh_ids for part in parts if part.inserts is not None),
+        upserts=pa.concat_tables(upserts) if upserts else None,
+        deletes=tuple(pa.concat_arrays(deletes).to_pylist()) if deletes else (),
+    )
+
+
 def _join(member: Member, first: Member) -> None:
     """Let a member share the outcome of an earlier one with its key; another payload under that key is refused."""
     asked, before = member.txn.request, first.txn.request
@@ -231,13 +394,25 @@ def _join(member: Member, first: Member) -> None:
         member.first = first
 
 
-def _accept(txn: WriteTxn, snapshot: GraphSnapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:
-    """Return ``before`` with the changes of ``txn`` added, or raise what forbids it."""
+def _accept(
+    member: Member, snapshot: GraphSnapshot, before: dict[str, TableChange], before_rerun: BeforeRerun | None
+) -> dict[str, TableChange]:
+    """Return ``before`` with the changes of a member added, or raise what forbids it."""
+    txn = member.txn
     try:
-        check_rebase(txn, snapshot.state)
+        check_rebase(txn, snapshot)
     except ExpectedVersionMismatchError:
+        if before_rerun is not None:
+            before_rerun()
         if not txn.run_again(snapshot):
             raise
+    if before and txn.expected_head is not None and member.offer is not None:
+        # Left to its owner, who is told what the head is by then.
+        member.is_put_off = True
+        return before
+    if any(isinstance(change, RowChange) and txn.depends_on(change) for change in before.values()):
+        member.is_put_off = True
+        return before
     earlier = CommitView(snapshot, before)
     merged = dict(before)
     for table_key, change in txn.changes.items():

@@ -27,6 +27,7 @@ from omnigraph.txn.manifest.rows import BatchMark, ManifestState
 from omnigraph.txn.publish.kinds import RebaseRule, WriteKind
 from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.settings import Syncing
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
 _log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class Phases:
         hit("txn.publish.after_cas")
         # Others go on from a version as soon as they see it, also with deleting the branch.
         with published.life.reading():
-            self._syncing.after_publish(published.dataset, plan.publish_uuid)
+            self._syncing.after_publish(published.dataset)
         return published
 
     def stage(self, base: LoadedManifest, plan: PublishPlan) -> StagedManifest:
@@ -163,16 +164,16 @@ def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
 _TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value, WriteKind.RECOVERY.value})
 
 
-def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
-    """Return if ``txn`` may go on upon ``newer``; whether its constraints hold there is for its checks to say.
+def check_rebase(txn: WriteTxn, snapshot: GraphSnapshot) -> None:
+    """Return if ``txn`` may go on upon a newer state; whether its constraints hold there is for its checks to say.
 
     Raises:
         WriteSweptError: a cleanup may have removed files that it names.
         PreconditionFailedError: the caller demanded a head that is not the head any more.
         SchemaMovedError: the rows were made for another schema.
-        ExpectedVersionMismatchError: a table it was decided on has moved and only the caller can decide again.
+        ExpectedVersionMismatchError: rows it was decided on have changed and only the caller can decide again.
     """
-    base = txn.snapshot.state
+    base, newer = txn.snapshot.state, snapshot.state
     _refuse_repeated(txn, newer)
     if txn.expected_head is not None and newer.head.commit != txn.expected_head:
         details = HeadMismatch(branch=newer.head.branch, expected=txn.expected_head, actual=newer.head.commit)
@@ -187,8 +188,8 @@ def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
         details_schema = BadValue(what="schema", value=newer.schema.hash, expected=base.schema.hash)
         raise SchemaMovedError("the accepted schema changed during the write", details=details_schema)
     if txn.rule is RebaseRule.REFUSE:
-        for table_key in sorted({*txn.changes, *txn.read_set}):
-            if not _was_only_tidied(table_key, base, newer):
+        for table_key in sorted({*txn.changes, *txn.reads.table_keys}):
+            if has_moved(table_key, base, newer) and txn.is_stale(table_key, snapshot):
                 _refuse_moved(table_key, base, newer)
     for change in txn.changes.values():
         if isinstance(change, TableRegister) or (isinstance(change, WrittenRows) and not change.is_append):

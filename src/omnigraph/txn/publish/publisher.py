@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import field
 
 from omnigraph.errors import (
     BranchMissingError,
     ClaimBusyError,
-    ClaimHeld,
     CommitOutcome,
     CompareAndSwapLostError,
     Effect,
     HeadMoved,
+    InternalError,
     OmnigraphError,
     TableDrift,
     TableDriftError,
@@ -25,15 +23,18 @@ from omnigraph.errors import (
     WriteOutcomeError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, Runtime, counting, current_counters, in_context
+from omnigraph.runtime import Cost, Counters, counting, current_counters, in_context
 from omnigraph.txn.claims.heartbeat import ClaimHeartbeat
-from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.requests import already_done
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.offers.guests import Company, Guests, find_guests
+from omnigraph.txn.offers.owner import OwnOffer, can_be_offered
 from omnigraph.txn.publish.batch import Batch, Member
 from omnigraph.txn.publish.plan import PublishPlan
+from omnigraph.txn.publish.release import Releaser
+from omnigraph.txn.publish.waiting import LONGEST_WAIT_S, LOOK_AT_HOLDER_AFTER_S, Patience, Turns, busy
 from omnigraph.txn.recovery.recoverer import Recoverer, Recovery, RecoveryKind
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.transaction import WriteTxn
@@ -41,60 +42,11 @@ from omnigraph.txn.transaction import WriteTxn
 _log = logging.getLogger(__name__)
 
 
-class Releaser:
-    """Deletes claims in the background.
-
-    A failure is logged and tried again with the next one: the write is durable, and whoever opens the graph next
-    consumes what is left.
-    """
-
-    def __init__(self, claims: ClaimStore, keeper: ClaimHeartbeat, runtime: Runtime) -> None:
-        self._claims = claims
-        self._keeper = keeper
-        self._world = runtime
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-release")
-        self._lock = threading.Lock()
-        self._pending: list[int] = []
-        self._last: Future[None] | None = None
-
-    def release(self, version: int) -> None:
-        """Delete the claim of ``version`` soon."""
-        with self._lock:
-            self._pending.append(version)
-        self._last = self._pool.submit(self._drain)
-
-    def close(self) -> None:
-        """Wait for the releases under way, and try once more what failed."""
-        self._pool.shutdown(wait=True)
-        self._drain()
-
-    def _drain(self) -> None:
-        with self._lock:
-            versions = tuple(self._pending)
-        for version in versions:
-            try:
-                self._world.failpoints.hit("txn.release.before_delete")
-                was_renewed = self._keeper.forget(version)
-                # The write that it belonged to is answered already: nobody is charged for it.
-                with counting():
-                    self._claims.release_own(version, was_renewed=was_renewed)
-                self._world.failpoints.hit("txn.release.after_delete")
-            except OmnigraphError as error:
-                _log.warning("could not delete the sidecar of version %s: %s", version, error)
-            else:
-                with self._lock:
-                    self._pending.remove(version)
-
-
 # How long a sign of other writers makes this one look again after it won a claim.
 _CONTENTION_S = 5.0
 # A base that was looked at longer ago is looked at again under the claim. Cleanup keeps versions far longer than that,
 # so that within it the number after the base is either free or taken.
 _FRESH_S = 5.0
-_FIRST_WAIT_S = 0.004
-_LONGEST_WAIT_S = 0.25
-# A live writer is normally done before its claim is worth reading.
-_LOOK_AT_HOLDER_AFTER_S = 0.15
 
 
 @record
@@ -107,24 +59,8 @@ class CommitResult:
 
     @property
     def manifest_version(self) -> int:
-        """The version of the manifest."""
-        return self.manifest.state.version
-
-
-@record(frozen=False, kw_only=False)
-class _Backoff:
-    """How long one batch has waited, and how long it may; ``seen_s`` is when its base was known to be the newest."""
-
-    began_s: float
-    started_s: float
-    seen_s: float
-    attempts: int = 0
-    delay_s: float = _FIRST_WAIT_S
-    looked_s: float = field(default=0.0)
-
-    def renew(self, now_s: float) -> None:
-        """Start to wait afresh: progress of others is not a reason to give up, nor is time spent in a window."""
-        self.started_s, self.looked_s, self.delay_s = now_s, 0.0, _FIRST_WAIT_S
+        """The version of the manifest that brought the commit."""
+        return self.manifest.state.version if self.commit is None else self.commit.manifest_version
 
 
 @record(frozen=False, kw_only=False)
@@ -144,9 +80,13 @@ class Publisher:
         self._settings = services.settings
         self._recoverer = recoverer
         self._keeper = ClaimHeartbeat(services.claims, services.writer, services.settings.grace_s)
-        self._releaser = Releaser(services.claims, self._keeper, services.runtime)
+        self._releaser = Releaser(services, self._keeper)
+        self._turns = Turns(services)
+        self._company = Company(services)
         # Nobody knows at first whether others write here, so the first claim is looked at again.
         self._contended_until_s = math.inf
+        # Until when offers of others are worth a listing.
+        self._met_others_until_s = -math.inf
         # Plans that may hold a claim: noted before it is made, forgotten when nothing is left of it. One that an
         # exception tore out of its window is ended before anything else is written.
         self._unsettled: dict[str, _Unsettled] = {}
@@ -156,6 +96,7 @@ class Publisher:
         try:
             self._settle_all()
         finally:
+            self._turns.close()
             self._releaser.close()
             self._keeper.close()
 
@@ -171,42 +112,73 @@ class Publisher:
         """
         batch = Batch([Member(txn) for txn in txns])
         with counting() as counters:
-            manifest = self._publish(batch, base, seen_s)
-        return [self._outcome(member, manifest, counters) for member in batch.members]
+            self._publish(batch, base, seen_s)
+        return [self._outcome(member, counters) for member in batch.members]
 
-    def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> LoadedManifest:
-        """Publish what can be published, and return the version that holds it; a member that cannot be says why."""
+    def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> None:
+        """Publish what can be published; a member that cannot be says why."""
         began_s = self._world.clock.monotonic_s()
-        backoff = _Backoff(began_s=began_s, started_s=began_s, seen_s=seen_s)
+        patience = Patience(began_s=began_s, started_s=began_s, seen_s=seen_s)
+        own = OwnOffer(self._services, batch)
+        published: int | None = None
         try:
             self._settle_all()
-            while True:
-                manifest = self._attempt(batch, base, backoff)
-                if manifest is not None:
-                    break
-                backoff.seen_s = self._world.clock.monotonic_s()
-                newest = self._services.load(base)
-                if newest.state.version > base.state.version:
+            while batch.open_members:
+                if not self._turns.take():
+                    self._turns.wait(batch, own, base, patience)
                     self._saw_others()
-                    self._world.tally.add("rebases")
-                    backoff.renew(self._world.clock.monotonic_s())
-                base = newest
+                    base = self._look_again(own, base, patience)
+                elif self._is_worth_a_look(base):
+                    base = self._look_again(own, base, patience)
+                if not batch.open_members or not self._turns.take():
+                    continue
+                manifest = self._attempt(batch, own, base, patience)
+                if manifest is None:
+                    base = self._look_again(own, base, patience)
+                    continue
+                batch.end(manifest)
+                if manifest.state.version > base.state.version:
+                    published = manifest.state.version
+                base = manifest
+                if batch.open_members:
+                    batch.begin_again(self._services)
         except OmnigraphError as error:
             batch.fail_all(error)
-            return base
         except Exception:
             # A mistake of the program. Its claim must not stay: this process lives, so others would wait for it.
             self._settle_all()
+            self._releaser.remove_offers([] if own.name is None else [own.name])
             raise
-        return manifest
+        finally:
+            self._turns.leave(published)
+        own.end(base)
+        self._releaser.remove_offers([] if own.name is None else [own.name])
 
-    def _attempt(self, batch: Batch, base: LoadedManifest, backoff: _Backoff) -> LoadedManifest | None:
+    def _look_again(self, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest:
+        """Return the newest version; members end that another process has published in it."""
+        patience.seen_s = self._world.clock.monotonic_s()
+        newest = self._services.load(base)
+        if newest.state.version > base.state.version:
+            self._saw_others()
+            self._world.tally.add("rebases")
+            patience.renew(self._world.clock.monotonic_s())
+            own.find_published(newest)
+        # Removed and not published: somebody took this process for gone. It may offer its write again.
+        return own.withdraw(newest) if own.is_lost() else newest
+
+    def _is_worth_a_look(self, base: LoadedManifest) -> bool:
+        """Whether the branch has moved already, where others have written lately: then nothing is staged in vain."""
+        return self._has_met_others() and self._turns.is_followed(base)
+
+    def _attempt(self, batch: Batch, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest | None:
         """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
-        backoff.attempts += 1
-        if backoff.attempts > self._settings.max_attempts or self._is_late(batch, backoff):
-            raise self._busy(base, backoff, batch.reruns)
-        batch.prepare(self._services, base)
-        plan = batch.plan(self._services, base)
+        patience.attempts += 1
+        if patience.attempts > self._settings.max_attempts or self._is_late(batch, patience):
+            raise self._busy(base, patience, own, batch.reruns)
+        try:
+            plan = self._plan(batch, own, base)
+        except _OvertakenError:
+            return None
         if plan is None:
             return base
         self._world.failpoints.hit("txn.stage.after_files")
@@ -215,14 +187,72 @@ class Publisher:
         self._unsettled[plan.publish_uuid] = _Unsettled(plan)
         if not self._claim(plan):
             self._settled(plan)
-            self._wait(plan, base, backoff)
+            own.make(base)
+            self._wait(plan, own, base, patience)
             return None
-        if self._is_overtaken(plan, backoff):
+        if self._is_overtaken(plan, patience):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._let_go(plan)
             return None
+        if not self._are_wanted(plan, batch.carried):
+            self._take_back(plan)
+            return None
         return self._run_window(batch, plan, base)
+
+    def _plan(self, batch: Batch, own: OwnOffer, base: LoadedManifest) -> PublishPlan | None:
+        """Stage the batch upon ``base``, and with it what others have offered; None when there is nothing to publish.
+
+        Raises:
+            _OvertakenError: the branch moved meanwhile.
+        """
+
+        def withdraw() -> None:
+            newest = own.withdraw(base)
+            if newest.state.version > base.state.version:
+                raise _OvertakenError
+
+        self._invite(batch, own, base)
+        try:
+            batch.prepare(self._services, base, withdraw)
+            plan = batch.plan(self._services, base)
+        except OmnigraphError:
+            if not batch.guests:
+                raise
+            # What is wrong with a guest must not be wrong with others.
+            plan = None
+        if batch.guests and (plan is None or not plan.commits):
+            # Nobody of this process would be published now, or no table would move. Such a plan is finished by whoever
+            # finds it, also when nobody has looked yet whether those who offered it still want it.
+            batch.invite(())
+            batch.prepare(self._services, base, withdraw)
+            plan = batch.plan(self._services, base)
+        return plan
+
+    def _invite(self, batch: Batch, own: OwnOffer, base: LoadedManifest) -> None:
+        """Take along what others have offered, if this process has met others lately."""
+        room = self._settings.max_group - len(batch.open_members)
+        guests = Guests()
+        if can_be_offered(self._services, base) and self._has_met_others() and room > 0:
+            guests = find_guests(self._services, self._company, base, own.name, room)
+        batch.invite(guests.members)
+        # Their owners may be gone. That an offer is gone tells its owner that its commit is on the disk, so they go
+        # when the version after theirs is.
+        batch.spent = guests.spent
+
+    def _are_wanted(self, plan: PublishPlan, carried: Sequence[str]) -> bool:
+        """Whether the owners of all offers that a claimed plan carries still want them to be published.
+
+        An owner that takes its offer back looks for a claim afterwards, and whoever has claimed looks for offers
+        afterwards. So one of the two sees the other.
+        """
+        if not carried:
+            return True
+        self._world.failpoints.hit("txn.offers.before_verify")
+        with self._withdrawing(plan):
+            wanted = set(carried) <= set(self._services.offers.names())
+            self._world.failpoints.hit("txn.offers.after_verify")
+        return wanted
 
     def _claim(self, plan: PublishPlan) -> bool:
         """Phase A. Before: nothing names this write. After, if won: its whole plan is durable under its version."""
@@ -234,8 +264,8 @@ class Publisher:
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _is_overtaken(self, plan: PublishPlan, backoff: _Backoff) -> bool:
-        is_fresh = self._world.clock.monotonic_s() - backoff.seen_s <= _FRESH_S
+    def _is_overtaken(self, plan: PublishPlan, patience: Patience) -> bool:
+        is_fresh = self._world.clock.monotonic_s() - patience.seen_s <= _FRESH_S
         if is_fresh and not self._is_contended():
             return False
         with self._withdrawing(plan):
@@ -267,6 +297,19 @@ class Publisher:
         else:
             self._settled(plan)
 
+    def _take_back(self, plan: PublishPlan) -> None:
+        """Remove the claim of a plan that shall not be carried out, before anything else is done.
+
+        Its version is still free. Removed later, the claim could be one that somebody else has made since.
+        """
+        try:
+            if self._holds_claim(plan):
+                self._services.claims.release(plan.target_version)
+        except OmnigraphError:
+            # Ended like one that died here: no table has moved, so it is undone and its version used up.
+            self._recoverer.resolve(plan)
+        self._settled(plan)
+
     def _run_window(self, batch: Batch, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest | None:
         """Phases B and C, under the claim. Whatever goes wrong here ends in recovery of the own plan."""
         started_s = self._world.clock.monotonic_s()
@@ -283,9 +326,15 @@ class Publisher:
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
         self._services.claims.acknowledge(plan.target_version)
+        own_count = sum(member.offer is None for member in batch.alive)
+        self._company.published(plan.target_version, own_count, self._world.clock.monotonic_s() - started_s)
         self._world.tally.add("publishes")
         self._world.tally.add("commits", len(plan.change.commits))
-        self._let_go(plan)
+        carried = batch.carried
+        if carried:
+            self._world.tally.add("groups")
+            self._world.tally.add("offers_taken", sum(member.offer is not None for member in batch.alive))
+        self._let_go(plan, (*carried, *batch.spent))
         return manifest
 
     def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
@@ -347,14 +396,13 @@ class Publisher:
         """
         try:
             newest = self._services.load()
-            commit_id = plan.change.commits[-1].id
-            found = self._services.manifest.find_published(newest, commit_id, plan.target_version)
+            is_part = self._services.manifest.has_published(newest, plan.change.commits, plan.target_version)
         except OmnigraphError as trouble:
             raise self._unknown(plan, trouble) from trouble
-        return None if found is None else newest
+        return newest if is_part else None
 
-    def _let_go(self, plan: PublishPlan) -> None:
-        self._releaser.release(plan.target_version)
+    def _let_go(self, plan: PublishPlan, carried: Sequence[str] = ()) -> None:
+        self._releaser.release(plan.target_version, carried)
         self._settled(plan)
 
     def _settled(self, plan: PublishPlan) -> None:
@@ -386,15 +434,15 @@ class Publisher:
         found = self._services.claims.read(plan.target_version)
         return found is not None and found.publish_uuid == plan.publish_uuid
 
-    def _wait(self, plan: PublishPlan, base: LoadedManifest, backoff: _Backoff) -> None:
+    def _wait(self, plan: PublishPlan, own: OwnOffer, base: LoadedManifest, patience: Patience) -> None:
         """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
         self._saw_others()
         self._world.tally.add("claims_waited")
         clock, claims = self._world.clock, self._services.claims
         while self._services.manifest.latest_version() == base.state.version:
-            waited_s = clock.monotonic_s() - backoff.started_s
-            if waited_s - backoff.looked_s > _LOOK_AT_HOLDER_AFTER_S:
-                backoff.looked_s = waited_s
+            waited_s = clock.monotonic_s() - patience.started_s
+            if waited_s - patience.looked_s > LOOK_AT_HOLDER_AFTER_S:
+                patience.looked_s = waited_s
                 holder = claims.read(plan.target_version)
                 if holder is None:
                     return
@@ -404,28 +452,34 @@ class Publisher:
                 if self._recoverer.recover_if_abandoned(plan.target_version) is not None:
                     return
             if waited_s > self._settings.claim_wait_s:
-                raise self._busy(base, backoff)
-            clock.sleep(backoff.delay_s * (0.5 + self._world.randomness.fraction()))
-            backoff.delay_s = min(backoff.delay_s * 1.5, _LONGEST_WAIT_S)
+                raise self._busy(base, patience, own)
+            clock.sleep(patience.delay_s * (0.5 + self._world.randomness.fraction()))
+            patience.delay_s = min(patience.delay_s * 1.5, LONGEST_WAIT_S)
 
-    def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> CommitResult | BaseException:
+    def _outcome(self, member: Member, counters: Counters) -> CommitResult | BaseException:
         if member.error is not None:
             return member.error
         first = member.first
         if first is not None and first.error is None and first.commit is not None and member.txn.request is not None:
             return already_done(first.commit, member.txn.request)
         if first is not None:
-            return self._outcome(first, manifest, counters)
+            return self._outcome(first, counters)
+        if member.manifest is None:
+            raise InternalError("a batch ended before all of its members had", effect=Effect.UNKNOWN)
         cost = Counters()
         cost.add(member.txn.counters.cost())
         cost.add(counters.cost())
-        return CommitResult(commit=member.commit, manifest=manifest, cost=cost.cost())
+        return CommitResult(commit=member.commit, manifest=member.manifest, cost=cost.cost())
 
     def _saw_others(self) -> None:
-        self._contended_until_s = self._world.clock.monotonic_s() + _CONTENTION_S
+        until_s = self._world.clock.monotonic_s() + _CONTENTION_S
+        self._contended_until_s = self._met_others_until_s = until_s
 
     def _is_contended(self) -> bool:
         return self._world.clock.monotonic_s() < self._contended_until_s
+
+    def _has_met_others(self) -> bool:
+        return self._world.clock.monotonic_s() < self._met_others_until_s
 
     def _refuse_drift(self, recovery: Recovery) -> None:
         for seen in recovery.observations:
@@ -437,27 +491,22 @@ class Publisher:
                     details=details,
                 )
 
-    def _is_late(self, batch: Batch, backoff: _Backoff) -> bool:
+    def _is_late(self, batch: Batch, patience: Patience) -> bool:
         """Whether the batch has been run again for so long that it ends here; the first time is always granted."""
-        return batch.reruns > 0 and self._world.clock.monotonic_s() - backoff.began_s > self._settings.rerun_s
+        return batch.reruns > 0 and self._world.clock.monotonic_s() - patience.began_s > self._settings.rerun_s
 
-    def _busy(self, base: LoadedManifest, backoff: _Backoff, reruns: int = 0) -> ClaimBusyError:
-        branch, version = base.state.head.branch, base.state.version + 1
-        waited_s = self._world.clock.monotonic_s() - (backoff.began_s if reruns else backoff.started_s)
-        message = f"branch '{branch}' was still busy at version {version} after {waited_s:.1f} s"
-        if reruns:
-            message = (
-                f"other writers kept changing what the write depends on: it ran {reruns + 1} times on branch"
-                f" '{branch}' in {waited_s:.1f} s"
-            )
-        details = ClaimHeld(branch=branch, version=version, holder="other writers", waited_s=waited_s)
-        return ClaimBusyError(message, details=details)
+    def _busy(self, base: LoadedManifest, patience: Patience, own: OwnOffer, reruns: int = 0) -> ClaimBusyError:
+        return busy(base, patience, self._world.clock.monotonic_s(), own.ahead(), reruns)
 
     def _unknown(self, plan: PublishPlan, cause: OmnigraphError | None) -> WriteOutcomeError:
         commit_id = plan.change.commits[-1].id
         details = CommitOutcome(branch=plan.branch, commit_id=commit_id, operation_id=plan.operation_id)
         because = "" if cause is None else f": {cause.message}"
         return WriteOutcomeError(f"commit '{commit_id}' may or may not be published{because}", details=details)
+
+
+class _OvertakenError(Exception):
+    """The branch moved while an offer was taken back: what was being decided is looked at anew."""
 
 
 def _lost(plan: PublishPlan) -> CompareAndSwapLostError:

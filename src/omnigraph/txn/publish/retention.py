@@ -20,7 +20,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 0.25
 
 Recover = Callable[[int], object]
 Decide = Callable[[ManifestState], FloorChange]
-MakePlan = Callable[[LoadedManifest], PublishPlan]
+MakePlan = Callable[[LoadedManifest], PublishPlan | None]
 
 
 def record_floor(services: BranchServices, recover: Recover, decide: Decide) -> LoadedManifest:
@@ -44,7 +44,8 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan) ->
     Args:
         services: what acts on the branch.
         recover: ends the claim of a version if its holder is gone.
-        make: makes the plan upon a state; asked again when the branch has moved.
+        make: makes the plan upon a state, or None when there is nothing left to do; asked again when the branch has
+            moved.
 
     Raises:
         ClaimBusyError: writers kept the branch busy for too long.
@@ -55,6 +56,8 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan) ->
     while True:
         base = services.load()
         plan = make(base)
+        if plan is None:
+            return base
         published = _attempt(services, plan, base)
         if published is not None:
             return published
@@ -78,9 +81,12 @@ def publish_plan(services: BranchServices, plan: PublishPlan, base: LoadedManife
 
 def _attempt(services: BranchServices, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest | None:
     """Claim and publish; None when somebody else was in the way. A claim that fails here is not left behind."""
+    hit = services.runtime.failpoints.hit
+    hit("txn.claim.before_put")
     if not services.claims.claim(plan):
         return None
     try:
+        hit("txn.claim.after_put")
         if services.manifest.latest_version() != plan.base_version:
             return None
         return publish_plan(services, plan, base)

@@ -236,7 +236,7 @@ class BranchQueue(Generic[_Work, _Result]):
 class BranchWriter:
     """Reads, writes and recovers one branch. Threads may share it."""
 
-    def __init__(self, services: BranchServices, *, group_commit: bool = False) -> None:
+    def __init__(self, services: BranchServices, *, group_commit: bool = True) -> None:
         self.services = services
         self._known: LoadedManifest | None = None
         self._known_at_s = 0.0

@@ -77,7 +77,7 @@ class AuditLog:
                     )
                 except AlreadyExistsError:
                     continue
-                self._syncing.after_publish(made, None)
+                self._syncing.after_publish(made)
                 return
             if row.plan_id in self._datasets.read(dataset, None, ["plan_id"])[0].to_pylist():
                 return
@@ -89,7 +89,7 @@ class AuditLog:
                 made = self._datasets.replace(dataset, fragments, _SCHEMA, {}, row.plan_id)
             except CompareAndSwapLostError:
                 continue
-            self._syncing.after_publish(made, row.plan_id)
+            self._syncing.after_publish(made)
             return
 
     def rows(self) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.claims.store import Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
+from omnigraph.txn.offers.sweep import sweep_offers
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.retention import publish_plan
@@ -80,6 +81,7 @@ class Recoverer:
             if recovery is not None:
                 done.append(recovery)
         self._services.claims.remove_strays()
+        sweep_offers(self._services)
         return tuple(done)
 
     def recover_if_abandoned(self, version: int) -> Recovery | None:
@@ -185,8 +187,9 @@ class Recoverer:
             self._put_torn_aside(plan, base)
             observations = observe_plan(plan, base.state, self._services.tables)
             self._services.runtime.failpoints.hit("txn.recover.after_classify")
-            published = self._services.manifest.find_published(base, plan.change.commits[-1].id, plan.target_version)
-            if published is None:
+            commits = plan.change.commits
+            is_published = self._services.manifest.has_published(base, commits, plan.target_version)
+            if not is_published:
                 _refuse_violations(observations)
             try:
                 if base.state.version >= plan.target_version:
@@ -194,8 +197,8 @@ class Recoverer:
                     # tells that it was never acknowledged.
                     self._services.stores.syncing.found(base.dataset, plan.target_version)
                     manifest = self._heal(plan, base)
-                    if published is not None:
-                        return _recovery(RecoveryKind.ROLLED_FORWARD, observations, published.id, manifest)
+                    if is_published:
+                        return _recovery(RecoveryKind.ROLLED_FORWARD, observations, commits[-1].id, manifest)
                     return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
                 return self._end_current(plan, base, observations)
             except (CompareAndSwapLostError, TableMovedError):

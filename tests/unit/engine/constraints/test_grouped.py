@@ -7,7 +7,7 @@ from tests.session_graph import create_graph, open_session
 from omnigraph.engine.constraints import check_change
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
-from omnigraph.txn.publish.batch import _accept
+from omnigraph.txn.publish.batch import Member, _accept
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -45,7 +45,7 @@ def accept_in_turn(session, *changes):
             if item.deletes:
                 txn.delete(item.table_key, item.deletes)
         txn.add_check(lambda view, change=change: check_change(change, GraphView.of_commit(view, catalog)))
-        merged = _accept(txn, branch_writer.snapshot(), merged)
+        merged = _accept(Member(txn), branch_writer.snapshot(), merged, None)
     return merged
 
 

@@ -127,7 +127,7 @@ def test_now_is_the_instant_of_the_run_that_was_published(root, other):
     runtime = replace(Runtime.system({}), clock=clock)
 
     def act():
-        other.mutate('query q() { insert Person { name: "Cy" } }')
+        other.mutate('query q() { update Person set { age: 1 } where name = "Ann" }')
         clock.sleep(60)
 
     runtime.failpoints.enable(DECIDED, on_nth(1, act))

@@ -84,9 +84,14 @@ def test_edge_to_a_node_that_was_deleted_meanwhile_is_refused(session):
 @pytest.mark.parametrize(
     ("body", "meanwhile", "table"),
     [
-        ('update Person set { age: 1 } where name = "Ann"', 'insert Person { name: "Eve" }', "node:Person"),
+        ("update Person set { age: 1 } where age > 30", 'insert Person { name: "Eve" }', "node:Person"),
+        (
+            'update Person set { age: 1 } where name = "Ann"',
+            'update Person set { age: 9 } where name = "Ann"',
+            "node:Person",
+        ),
         ('delete Person where name = "Ann"', 'insert Knows { from: "Bo", to: "Ann" }', "edge:Knows"),
-        ('delete Knows where from = "Ann"', 'insert Knows { from: "Bo", to: "Ann" }', "edge:Knows"),
+        ('delete Knows where from = "Ann"', 'insert Knows { from: "Ann", to: "Ann" }', "edge:Knows"),
         (
             'insert Team { code: "t" } update Person set { age: 2 } where age > 90',
             'update Person set { age: 99 } where name = "Bo"',

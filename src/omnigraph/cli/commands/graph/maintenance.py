@@ -1,4 +1,4 @@
-"""``omnigraph status``, ``optimize``, ``cleanup`` and ``repair``: the condition of a graph, and its upkeep."""
+"""``omnigraph status``, ``optimize``, ``cleanup``, ``repair`` and ``migrate``: a graph's condition and upkeep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import TableDriftError
 from omnigraph.operations.local import LocalBackend
-from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
+from omnigraph.operations.maintenance import (
+    CleanupRequest,
+    MigrateRequest,
+    OptimizeRequest,
+    RepairRequest,
+    StatusRequest,
+)
 from omnigraph.txn.claims.store import PendingClaim
 
 status_app = new_app()
@@ -227,3 +233,34 @@ def _remarks(result: RepairResult) -> Iterator[str]:
         yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"
+
+
+migrate_app = new_app()
+
+
+@migrate_app.command()
+@expand_options
+def migrate(
+    *,
+    graph: GraphOptions,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what would change; writes nothing.")] = False,
+    message: Message = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Raise the storage format of every branch to the newest that this version of omnigraph has.
+
+    Nothing else raises it: until then, older versions of omnigraph can read and write the graph; afterwards they refuse
+    it. No row, commit, branch or tag changes, and others may go on writing. After an interruption, run it again.
+    """
+    address = graph_address(graph, is_direct=True)
+    if not preview:
+        ask_consent("migrate", address, is_given=yes, as_json=as_json)
+    echo_target("migrate", address, is_quiet=quiet)
+    with open_storage(address, mode="read_only" if preview else "read_write") as backend:
+        result = backend.execute(MigrateRequest(preview=preview, message=message))
+    document = {"uri": address, "preview": preview, **result.to_json()}
+    remarks = ["nothing was changed; leave out --preview to migrate"] if result.outdated else []
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines()), remarks=remarks))
+    return 0

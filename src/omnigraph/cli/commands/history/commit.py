@@ -45,7 +45,6 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.txn.manifest.rows import Commit, TableEntry
-from omnigraph.values.formats import STORAGE_FORMAT
 from omnigraph.values.temporal import format_datetime
 
 app = new_group(
@@ -345,7 +344,7 @@ def snapshot(
         "graph_branch": state.head.branch,
         "graph_commit_id": state.head.commit,
         "graph_manifest_version": state.version,
-        "internal_schema_version": STORAGE_FORMAT,
+        "internal_schema_version": state.format,
         "datasets": datasets,
     }
     lines = [f"{key}: {value}" for key, value in document.items() if key != "datasets"]

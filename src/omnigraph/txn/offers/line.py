@@ -1,0 +1,134 @@
+"""The line of writers on one machine: who publishes on a branch now, and who is next.
+
+Two locks of the operating system, which takes them back when a process ends: whoever publishes holds ``turn``, and
+whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. All of this is a
+hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and the
+compare-and-swap are for. Whoever waits in vain goes on without the line.
+
+The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
+on a network file system can be as slow as the write that it saves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from omnigraph.store.location import Storage
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - only where the system has no such locks
+    fcntl = None  # type: ignore[assignment] # every use asks first
+
+# Branches share this many pairs of locks, so that the folder stays small. Two that meet wait for each other now and
+# then, which costs them time and nothing else.
+_PLACES = 4096
+_NEWS_BYTES = 40
+
+
+class MachineLine:
+    """One process's place in the line of a branch. One thread at a time may use it."""
+
+    def __init__(self, storage: Storage, branch: str, *, is_used: bool = True) -> None:
+        name = _name(storage, branch)
+        self._place = _place(name)
+        # What is told is told to those of the same branch: others may share the place.
+        self._mark = name.hex()
+        self._is_used = is_used and fcntl is not None
+        self._turn: int | None = None
+        self._gate: int | None = None
+        self.is_held = False
+        self._has_gate = False
+
+    @property
+    def is_next(self) -> bool:
+        """Whether nobody else will have the turn before."""
+        return self._has_gate
+
+    def try_take(self) -> bool:
+        """Take the turn if it is free and nobody is next; True as well where there is no line to stand in."""
+        if not self._is_used or self.is_held:
+            return True
+        self._open()
+        if self._turn is None or self._gate is None:
+            return True
+        self._has_gate = self._has_gate or _try_lock(self._gate)
+        if self._has_gate and _try_lock(self._turn):
+            self.is_held = True
+            self._leave_gate()
+        return self.is_held
+
+    def leave(self, news: int | None = None) -> None:
+        """Let the next one have its turn, and tell those who wait that ``news`` is a version that was published."""
+        if self._turn is not None and self.is_held:
+            if news is not None:
+                with suppress(OSError):
+                    os.pwrite(self._turn, f"{self._mark} {news}".ljust(_NEWS_BYTES).encode(), 0)
+            _unlock(self._turn)
+        self.is_held = False
+        self._leave_gate()
+
+    def news(self) -> int:
+        """Return the newest version that a writer of this machine has told of; 0 when there is none."""
+        if self._turn is None:
+            return 0
+        try:
+            mark, _, version = os.pread(self._turn, _NEWS_BYTES, 0).decode().partition(" ")
+            return int(version) if mark == self._mark else 0
+        except (OSError, ValueError):
+            return 0
+
+    def close(self) -> None:
+        """Leave the line for good."""
+        self.leave()
+        for descriptor in (self._turn, self._gate):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._turn = self._gate = None
+
+    def _leave_gate(self) -> None:
+        if self._gate is not None and self._has_gate:
+            _unlock(self._gate)
+        self._has_gate = False
+
+    def _open(self) -> None:
+        if self._turn is not None:
+            return
+        try:
+            self._place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._turn = os.open(self._place.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._gate = os.open(self._place.with_suffix(".gate"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self._is_used = False
+            if self._turn is not None:
+                os.close(self._turn)
+                self._turn = None
+
+
+def _name(storage: Storage, branch: str) -> bytes:
+    root = os.path.realpath(storage.root) if storage.is_local else storage.root
+    endpoints = sorted(value for name, value in storage.options.items() if "endpoint" in name.lower())
+    text = "\n".join([root, branch, *endpoints])
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+def _place(name: bytes) -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir(), f"omnigraph-lines-{user}", f"{int.from_bytes(name) % _PLACES:04d}")
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

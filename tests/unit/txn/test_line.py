@@ -1,0 +1,115 @@
+"""The line of writers on one machine: nobody overtakes whoever is next, and the dead do not block."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from omnigraph.store.location import Storage
+from omnigraph.txn.offers import line as line_module
+from omnigraph.txn.offers.line import MachineLine
+
+HOLD = """
+import sys
+from omnigraph.store.location import Storage
+from omnigraph.txn.offers.line import MachineLine
+
+assert MachineLine(Storage.open(sys.argv[1]), "main~main").try_take()
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Returns places in the line of one branch; the locks lie in a folder of this test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = []
+
+    def make(branch="main~main", root="g", **options):
+        made.append(MachineLine(Storage.open(str(tmp_path / root)), branch, **options))
+        return made[-1]
+
+    yield make
+    for place in made:
+        place.close()
+
+
+def test_one_has_the_turn_until_it_leaves(places):
+    first, second = places(), places()
+    assert first.try_take()
+    assert first.try_take()
+    assert not second.try_take()
+    first.leave()
+    assert second.try_take()
+
+
+def test_whoever_is_next_is_not_overtaken_by_the_one_that_had_the_turn(places):
+    busy, waiting = places(), places()
+    assert busy.try_take()
+    assert not waiting.try_take()
+    assert waiting.is_next
+    busy.leave()
+    assert not busy.try_take()
+    assert waiting.try_take()
+    assert not waiting.is_next
+
+
+def test_one_that_gives_up_does_not_stay_next(places):
+    busy, gone, other = places(), places(), places()
+    assert busy.try_take()
+    assert not gone.try_take()
+    gone.leave()
+    assert not other.try_take()
+    assert other.is_next
+
+
+def test_news_are_told_to_those_of_the_same_branch_alone(places, monkeypatch):
+    monkeypatch.setattr(line_module, "_PLACES", 1)
+    teller, listener, stranger = places(), places(), places(branch="other~01")
+    assert teller.try_take()
+    assert not listener.try_take()
+    assert not stranger.try_take()
+    assert listener.news() == 0
+    teller.leave(17)
+    assert listener.news() == 17
+    assert stranger.news() == 0
+
+
+def test_branches_and_graphs_have_lines_of_their_own(places):
+    assert places().try_take()
+    assert places(branch="review~01").try_take()
+    assert places(root="other").try_take()
+
+
+def test_without_a_line_nobody_waits(places):
+    assert places().try_take()
+    assert places(is_used=False).try_take()
+
+
+def test_a_folder_that_cannot_be_made_means_that_there_is_no_line(places, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    assert places().try_take()
+    assert places().try_take()
+
+
+def test_a_process_that_is_killed_gives_its_turn_back(places, tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "g")],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout.readline() == "taken\n"
+        place = places()
+        assert not place.try_take()
+        holder.send_signal(signal.SIGKILL)
+    assert place.try_take()
