@@ -9,13 +9,13 @@ from types import MappingProxyType
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
 from omnigraph.graph.graph import open as open_graph
+from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy
 from omnigraph.records import record
 from omnigraph.server.access.decisions import load_graph_policy
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
-from omnigraph.server.stored_queries import StoredQueries
 
 _OPENS_AT_ONCE = 4
 

@@ -17,7 +17,7 @@ from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.main import LISTENING
 from omnigraph.server.service import Service
-from omnigraph.server.stored_queries import StoredQueries
+from omnigraph.ir.stored_queries import StoredQueries
 from tests.session_graph import RELAXED
 
 

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, OmnigraphError, WrongQueryKindError
 from omnigraph.errors.base import Kind
+from omnigraph.ir.stored_queries import StoredQuery, hidden_query
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.writes import MutateRequest
@@ -20,7 +21,6 @@ from omnigraph.policy import Action
 from omnigraph.server.models import ExplainBody, InvokeBody, QueryBody, ReadBody, change_document, read_document
 from omnigraph.server.routes.mutations import expected_commit, refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
-from omnigraph.server.stored_queries import StoredQuery, hidden_query
 from omnigraph.server.transport.bodies import (
     ARROW_TYPE,
     NDJSON_TYPE,

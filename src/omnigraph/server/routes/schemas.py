@@ -11,6 +11,7 @@ from starlette.responses import Response
 from omnigraph.catalog import compile_schema
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, SchemaManagedError
+from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
@@ -24,7 +25,6 @@ from omnigraph.server.models import (
 )
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer
-from omnigraph.server.stored_queries import StoredQueries
 from omnigraph.server.transport.bodies import branch_of, single
 
 if TYPE_CHECKING:

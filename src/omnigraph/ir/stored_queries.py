@@ -1,4 +1,4 @@
-"""Stored queries: the declarations that a server invokes by name, checked against the schema when it starts."""
+"""Stored queries: the declarations that are invoked by name, checked against a schema."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.errors import BadValue, MissingThing, StoredQueryMissingError, UsageError
-from omnigraph.ir import compile_query, parameter_types
+from omnigraph.ir.compile import compile_query
 from omnigraph.ir.descriptor import kind_fields
+from omnigraph.ir.parameters import parameter_types
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import QueryDecl
 from omnigraph.records import record
