@@ -128,9 +128,10 @@ class Scene:
     def start_companion(self, *, is_paused: bool) -> None:
         """Let the companion offer its write; it tries for itself when it is resumed, if it is to pause."""
         runtime = Runtime.system({})
-        if is_paused and not self._line_up:
-            # It lost its first claim to the blocker.
-            runtime.failpoints.enable("txn.claim.before_put", on_nth(2, lambda: self._resume.wait(_LONGEST_S)))
+        if is_paused:
+            # In line it would race for the turn; by claims it lost the first to the blocker.
+            point, time = ("txn.offer.after_put", 1) if self._line_up else ("txn.claim.before_put", 2)
+            runtime.failpoints.enable(point, on_nth(time, lambda: self._resume.wait(_LONGEST_S)))
         # Opening the graph removes those of processes that are gone.
         known = offers_of(self.storage)
         self.companion = self._pool.submit(self._write, COMPANION, runtime)

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.store.location import Storage
 from omnigraph.txn.offers import line as line_module
-from omnigraph.txn.offers.line import MachineLine
+from omnigraph.txn.offers.line import MachineLine, News
 
 HOLD = """
 import sys
@@ -52,7 +52,7 @@ def test_one_has_the_turn_until_it_leaves(places):
 def test_whoever_is_next_is_not_overtaken_by_the_one_that_had_the_turn(places):
     busy, waiting = places(), places()
     assert busy.try_take()
-    assert not waiting.try_take()
+    assert not waiting.try_take(in_line=True)
     assert waiting.is_next
     busy.leave()
     assert not busy.try_take()
@@ -63,10 +63,21 @@ def test_whoever_is_next_is_not_overtaken_by_the_one_that_had_the_turn(places):
 def test_one_that_gives_up_does_not_stay_next(places):
     busy, gone, other = places(), places(), places()
     assert busy.try_take()
-    assert not gone.try_take()
+    assert not gone.try_take(in_line=True)
     gone.leave()
-    assert not other.try_take()
+    assert not other.try_take(in_line=True)
     assert other.is_next
+
+
+def test_one_that_others_may_publish_for_does_not_stand_in_the_way(places):
+    busy, offering, waiting = places(), places(), places()
+    assert busy.try_take()
+    assert not offering.try_take()
+    assert not offering.is_next
+    assert not waiting.try_take(in_line=True)
+    busy.leave()
+    assert not offering.try_take()
+    assert waiting.try_take()
 
 
 def test_news_are_told_to_those_of_the_same_branch_alone(places, monkeypatch):
@@ -75,10 +86,33 @@ def test_news_are_told_to_those_of_the_same_branch_alone(places, monkeypatch):
     assert teller.try_take()
     assert not listener.try_take()
     assert not stranger.try_take()
-    assert listener.news() == 0
+    assert listener.news() == News()
+    teller.leave(17, ["one.offer", "two.offer"])
+    assert listener.news() == News(version=17, offers=frozenset({"one.offer", "two.offer"}))
+    assert listener.news() is listener.news()
+    assert stranger.news() == News()
+
+
+def test_of_many_offers_some_are_told_and_none_is_cut_off(places):
+    teller, listener = places(), places()
+    names = [f"{number:026d}.offer" for number in range(500)]
+    assert teller.try_take()
+    assert not listener.try_take()
+    teller.leave(17, names)
+    told = listener.news()
+    assert told.version == 17
+    assert told.offers == frozenset(names[: len(told.offers)])
+    assert len(told.offers) > 50
+
+
+def test_news_that_cannot_be_read_are_no_news(places, tmp_path):
+    teller, listener = places(), places()
+    assert teller.try_take()
+    assert not listener.try_take()
     teller.leave(17)
-    assert listener.news() == 17
-    assert stranger.news() == 0
+    (file,) = tmp_path.rglob("*.turn")
+    file.write_bytes(b"\xff broken")
+    assert listener.news() == News()
 
 
 def test_branches_and_graphs_have_lines_of_their_own(places):

@@ -23,7 +23,7 @@ _SPARE = 32
 # Whoever was published so long ago is not about to write again.
 _RECENT_MS = 1_000
 # For which part of the time that a version takes others are waited for, and how long until the next look.
-_SHARE_OF_WINDOW = 0.25
+_SHARE_OF_WINDOW = 0.5
 _PAUSE_S = 0.001
 
 
@@ -60,7 +60,7 @@ class Company:
         wanted = len(names) + self._published_last(base)
         patience_s = self._window_s * _SHARE_OF_WINDOW
         is_local = self._services.stores.control.storage.is_local
-        pause_s = _PAUSE_S if is_local else patience_s
+        pause_s = _PAUSE_S if is_local else patience_s / 2
         until_s = self._clock.monotonic_s() + patience_s
         while len(names) < wanted and self._clock.monotonic_s() < until_s:
             self._clock.sleep(pause_s)

@@ -14,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from omnigraph.records import record
 from omnigraph.store.location import Storage
 
 try:
@@ -27,7 +29,19 @@ except ImportError:  # pragma: no cover - only where the system has no such lock
 # Branches share this many pairs of locks, so that the folder stays small. Two that meet wait for each other now and
 # then, which costs them time and nothing else.
 _PLACES = 4096
-_NEWS_BYTES = 40
+# As much as is read and written of what is told; names of offers that find no room in it are left out.
+_NEWS_BYTES = 2048
+
+
+@record
+class News:
+    """What whoever had the turn last told: the newest version that it published, and whose offers that brought."""
+
+    version: int = 0
+    offers: frozenset[str] = frozenset()
+
+
+_NO_NEWS = News()
 
 
 class MachineLine:
@@ -41,6 +55,7 @@ class MachineLine:
         self._is_used = is_used and fcntl is not None
         self._turn: int | None = None
         self._gate: int | None = None
+        self._read: tuple[bytes, News] = (b"", _NO_NEWS)
         self.is_held = False
         self._has_gate = False
 
@@ -49,38 +64,55 @@ class MachineLine:
         """Whether nobody else will have the turn before."""
         return self._has_gate
 
-    def try_take(self) -> bool:
-        """Take the turn if it is free and nobody is next; True as well where there is no line to stand in."""
+    def try_take(self, *, in_line: bool = False) -> bool:
+        """Take the turn if it is free and nobody is next; True as well where there is no line to stand in.
+
+        Args:
+            in_line: whether to stay next, once nobody else is. A writer that others may publish for leaves that to
+                those who have to publish themselves.
+        """
         if not self._is_used or self.is_held:
             return True
         self._open()
         if self._turn is None or self._gate is None:
             return True
-        self._has_gate = self._has_gate or _try_lock(self._gate)
-        if self._has_gate and _try_lock(self._turn):
-            self.is_held = True
+        if in_line or self._has_gate:
+            self._has_gate = self._has_gate or _try_lock(self._gate)
+            self.is_held = self._has_gate and _try_lock(self._turn)
+        elif _try_lock(self._turn):
+            self.is_held = self._has_gate = _try_lock(self._gate)
+            if not self.is_held:
+                _unlock(self._turn)
+        if self.is_held:
             self._leave_gate()
         return self.is_held
 
-    def leave(self, news: int | None = None) -> None:
-        """Let the next one have its turn, and tell those who wait that ``news`` is a version that was published."""
+    def leave(self, version: int | None = None, offers: Sequence[str] = ()) -> None:
+        """Let the next one have its turn, and tell those who wait which version was published, with which offers."""
         if self._turn is not None and self.is_held:
-            if news is not None:
+            if version is not None:
                 with suppress(OSError):
-                    os.pwrite(self._turn, f"{self._mark} {news}".ljust(_NEWS_BYTES).encode(), 0)
+                    os.pwrite(self._turn, self._news_of(version, offers), 0)
             _unlock(self._turn)
         self.is_held = False
         self._leave_gate()
 
-    def news(self) -> int:
-        """Return the newest version that a writer of this machine has told of; 0 when there is none."""
+    def news(self) -> News:
+        """Return what a writer of this machine has told last.
+
+        It can be old, half of it can be of another time, and versions of other machines are missing: a hint.
+        """
         if self._turn is None:
-            return 0
+            return _NO_NEWS
         try:
-            mark, _, version = os.pread(self._turn, _NEWS_BYTES, 0).decode().partition(" ")
-            return int(version) if mark == self._mark else 0
+            data = os.pread(self._turn, _NEWS_BYTES, 0)
+            if data != self._read[0]:
+                mark, version, *offers = data.decode().split()
+                is_ours = mark == self._mark
+                self._read = (data, News(version=int(version), offers=frozenset(offers)) if is_ours else _NO_NEWS)
         except (OSError, ValueError):
-            return 0
+            return _NO_NEWS
+        return self._read[1]
 
     def close(self) -> None:
         """Leave the line for good."""
@@ -89,6 +121,13 @@ class MachineLine:
             if descriptor is not None:
                 os.close(descriptor)
         self._turn = self._gate = None
+
+    def _news_of(self, version: int, offers: Sequence[str]) -> bytes:
+        news = f"{self._mark} {version}"
+        for name in offers:
+            if len(news) + len(name) + 1 < _NEWS_BYTES:
+                news += f" {name}"
+        return news.ljust(_NEWS_BYTES).encode()
 
     def _leave_gate(self) -> None:
         if self._gate is not None and self._has_gate:

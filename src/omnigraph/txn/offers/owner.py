@@ -94,6 +94,10 @@ class OwnOffer:
         self._state = _State.OUT
         self._world.tally.add("offers_made")
 
+    def is_among(self, offers: Collection[str]) -> bool:
+        """Whether there is an offer, and this is one of them."""
+        return self._name is not None and self._name in offers
+
     def is_lost(self) -> bool:
         """Whether the offer is gone although there is a member that nothing has become of."""
         return any(member.is_open for member in self._members) and self.is_gone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
@@ -23,7 +23,7 @@ from omnigraph.errors import (
     WriteOutcomeError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, counting, current_counters, in_context
+from omnigraph.runtime import Cost, Counters, counting, current_counters, in_context, side_by_side
 from omnigraph.txn.claims.heartbeat import ClaimHeartbeat
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
@@ -118,27 +118,21 @@ class Publisher:
     def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> None:
         """Publish what can be published; a member that cannot be says why."""
         began_s = self._world.clock.monotonic_s()
-        patience = Patience(began_s=began_s, started_s=began_s, seen_s=seen_s)
+        patience = Patience(began_s=began_s, started_s=began_s, moved_s=began_s, seen_s=seen_s)
         own = OwnOffer(self._services, batch)
-        published: int | None = None
         try:
             self._settle_all()
             while batch.open_members:
-                if not self._turns.take():
-                    self._turns.wait(batch, own, base, patience)
-                    self._saw_others()
-                    base = self._look_again(own, base, patience)
-                elif self._is_worth_a_look(base):
-                    base = self._look_again(own, base, patience)
+                base = self._get_ready(batch, own, base, patience)
                 if not batch.open_members or not self._turns.take():
                     continue
                 manifest = self._attempt(batch, own, base, patience)
                 if manifest is None:
                     base = self._look_again(own, base, patience)
                     continue
-                batch.end(manifest)
                 if manifest.state.version > base.state.version:
-                    published = manifest.state.version
+                    self._turns.tell(manifest.state.version, batch.carried)
+                batch.end(manifest)
                 base = manifest
                 if batch.open_members:
                     batch.begin_again(self._services)
@@ -150,25 +144,47 @@ class Publisher:
             self._releaser.remove_offers([] if own.name is None else [own.name])
             raise
         finally:
-            self._turns.leave(published)
+            self._turns.leave()
         own.end(base)
         self._releaser.remove_offers([] if own.name is None else [own.name])
 
+    def _get_ready(self, batch: Batch, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest:
+        """Take the turn, or wait until there is something else to do; return the newest version that is known."""
+        if self._turns.begin():
+            # Where others have written lately nothing is staged before a look whether the branch has moved.
+            is_outdated = self._has_met_others() and self._turns.is_followed(base)
+        else:
+            self._turns.wait(batch, own, base, patience)
+            self._saw_others()
+            is_outdated = not self._turns.is_held or self._turns.is_followed(base)
+        return self._look_again(own, base, patience) if is_outdated else base
+
     def _look_again(self, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest:
         """Return the newest version; members end that another process has published in it."""
-        patience.seen_s = self._world.clock.monotonic_s()
-        newest = self._services.load(base)
+        told = self._newest_told(base)
+        patience.seen_s = -math.inf if told is not None else self._world.clock.monotonic_s()
+        newest = told or self._services.load(base)
         if newest.state.version > base.state.version:
             self._saw_others()
             self._world.tally.add("rebases")
             patience.renew(self._world.clock.monotonic_s())
             own.find_published(newest)
         # Removed and not published: somebody took this process for gone. It may offer its write again.
-        return own.withdraw(newest) if own.is_lost() else newest
+        return own.withdraw(newest) if told is None and own.is_lost() else newest
 
-    def _is_worth_a_look(self, base: LoadedManifest) -> bool:
-        """Whether the branch has moved already, where others have written lately: then nothing is staged in vain."""
-        return self._has_met_others() and self._turns.is_followed(base)
+    def _newest_told(self, base: LoadedManifest) -> LoadedManifest | None:
+        """Return the version that a writer of this machine has told of, if that comes after ``base``.
+
+        Whether others followed it is looked at under the claim, if this writer still has something to publish then.
+        """
+        told = self._turns.newest_told()
+        if told <= base.state.version:
+            return None
+        try:
+            return self._services.manifest.load_version(told, base)
+        except OmnigraphError as error:
+            _log.info("could not read version %s that another writer has told of: %s", told, error)
+            return None
 
     def _attempt(self, batch: Batch, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest | None:
         """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
@@ -190,12 +206,13 @@ class Publisher:
             own.make(base)
             self._wait(plan, own, base, patience)
             return None
-        if self._is_overtaken(plan, patience):
+        is_overtaken, are_wanted = self._look_under_claim(plan, batch.carried, patience)
+        if is_overtaken:
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._let_go(plan)
             return None
-        if not self._are_wanted(plan, batch.carried):
+        if not are_wanted:
             self._take_back(plan)
             return None
         return self._run_window(batch, plan, base)
@@ -240,20 +257,6 @@ class Publisher:
         # when the version after theirs is.
         batch.spent = guests.spent
 
-    def _are_wanted(self, plan: PublishPlan, carried: Sequence[str]) -> bool:
-        """Whether the owners of all offers that a claimed plan carries still want them to be published.
-
-        An owner that takes its offer back looks for a claim afterwards, and whoever has claimed looks for offers
-        afterwards. So one of the two sees the other.
-        """
-        if not carried:
-            return True
-        self._world.failpoints.hit("txn.offers.before_verify")
-        with self._withdrawing(plan):
-            wanted = set(carried) <= set(self._services.offers.names())
-            self._world.failpoints.hit("txn.offers.after_verify")
-        return wanted
-
     def _claim(self, plan: PublishPlan) -> bool:
         """Phase A. Before: nothing names this write. After, if won: its whole plan is durable under its version."""
         self._world.failpoints.hit("txn.claim.before_put")
@@ -264,12 +267,32 @@ class Publisher:
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _is_overtaken(self, plan: PublishPlan, patience: Patience) -> bool:
+    def _look_under_claim(self, plan: PublishPlan, carried: Sequence[str], patience: Patience) -> tuple[bool, bool]:
+        """Tell whether the branch has moved, and whether the owners of all offers that a plan carries still want them.
+
+        An owner that takes its offer back looks for a claim afterwards, and whoever has claimed looks for offers
+        afterwards. So one of the two sees the other.
+        """
         is_fresh = self._world.clock.monotonic_s() - patience.seen_s <= _FRESH_S
-        if is_fresh and not self._is_contended():
-            return False
+        looks: list[Callable[[], bool]] = []
+        if not is_fresh or self._is_contended():
+            looks.append(lambda: self._services.manifest.latest_version() == plan.base_version)
+        if carried:
+            looks.append(lambda: self._are_wanted(carried))
         with self._withdrawing(plan):
-            return self._services.manifest.latest_version() != plan.base_version
+            if self._services.stores.control.storage.is_local:
+                answers = tuple(look() for look in looks)
+            else:
+                answers = side_by_side(self._services.stores.pool, lambda look: look(), looks)
+        are_wanted = answers[-1] if carried else True
+        is_newest = answers[0] if len(answers) > bool(carried) else True
+        return not is_newest, are_wanted
+
+    def _are_wanted(self, carried: Sequence[str]) -> bool:
+        self._world.failpoints.hit("txn.offers.before_verify")
+        are_wanted = set(carried) <= set(self._services.offers.names())
+        self._world.failpoints.hit("txn.offers.after_verify")
+        return are_wanted
 
     @contextmanager
     def _withdrawing(self, plan: PublishPlan) -> Iterator[None]:
