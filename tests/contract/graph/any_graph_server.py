@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from omnigraph.graph.graph import open as open_graph
+from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.app import create_app
@@ -17,7 +18,6 @@ from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.main import LISTENING
 from omnigraph.server.service import Service
-from omnigraph.ir.stored_queries import StoredQueries
 from tests.session_graph import RELAXED
 
 
