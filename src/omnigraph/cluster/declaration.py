@@ -243,9 +243,7 @@ class ClusterDeclaration:
         for graph in self.graphs.values():
             name = graph.graph_id
             found.append(_resource(graph.address, ResourceKind.GRAPH, graph.digest))
-            found.append(
-                _resource(schema_address(name), ResourceKind.SCHEMA, graph.schema_digest, graph.schema_path)
-            )
+            found.append(_resource(schema_address(name), ResourceKind.SCHEMA, graph.schema_digest, graph.schema_path))
             found.extend(
                 _resource(query_address(name, query.name), ResourceKind.QUERY, query.digest, query.path)
                 for query in graph.queries.values()
