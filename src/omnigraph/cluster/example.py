@@ -81,7 +81,7 @@ query team_members($team: String) @description("Who works in a team.") {
         $p worksIn $t
     }
     return { $p.slug, $p.name }
-    order { slug }
+    order { $p.slug }
 }
 
 query add_person($slug: String, $name: String) @description("Adds a person.") {
