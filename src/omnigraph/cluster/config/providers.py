@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from omnigraph.cluster.config.section import ConfigSection
 from omnigraph.cluster.declaration import DeclaredProvider, EmbeddingProfile, provider_address
 from omnigraph.cluster.digests import provider_digest
@@ -54,7 +52,7 @@ def _profile(section: ConfigSection, name: str) -> EmbeddingProfile | None:
         kind=kind, base_url=section.text("base_url"), model=section.text("model"), api_key=reference
     )
     try:
-        EmbeddingSettings(provider=cast("ProviderKind", kind), base_url=profile.base_url, model=profile.model)
+        EmbeddingSettings(provider=kind, base_url=profile.base_url, model=profile.model)
     except EmbeddingSettingsError as problem:
         where = "base_url" if profile.base_url is not None else "model"
         section.add("invalid_embedding_provider", f"provider '{name}': {problem.message}", where)
@@ -62,10 +60,10 @@ def _profile(section: ConfigSection, name: str) -> EmbeddingProfile | None:
     return profile
 
 
-def _key_reference(section: ConfigSection, name: str, kind: str) -> str | None:
+def _key_reference(section: ConfigSection, name: str, kind: ProviderKind) -> str | None:
     node = section.get("api_key")
     if node is None:
-        if DEFAULTS[cast("ProviderKind", kind)].base_url is not None:
+        if DEFAULTS[kind].base_url is not None:
             message = f"provider '{name}' needs an api_key: name the variable that holds it, as ${{NAME}}"
             section.add("embedding_api_key_required", message)
         return None
