@@ -28,6 +28,7 @@ from omnigraph.errors import (
     error_from_json,
 )
 from omnigraph.history.diff.compare import GraphDiff
+from omnigraph.ir.stored_queries import QuerySource, StoredQueries
 from omnigraph.operations import (
     algorithms,
     all_operations,
@@ -35,9 +36,11 @@ from omnigraph.operations import (
     maintenance,
     proposals,
     reads,
+    stored,
     transactions,
     writes,
 )
+from omnigraph.operations.registry import RegistryBackend
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.wire import (
     Frame,
@@ -103,6 +106,25 @@ def story(tmp_path_factory):
     graph.close()
 
 
+STORED = f"""{ADD}
+query pairs($older: I32?) @description("Who knows whom") {{
+  match {{ $p: Person  $p knows $q }} return {{ $p, $q.name }}
+}}
+query near($v: Vector(2)) @mcp("expose") {{ match {{ $p: Person }} return {{ $p.name, $v as v }} }}
+query odd() {{ match {{ $p: Persn }} return {{ $p.name }} }}"""
+
+
+def tell_of_stored_queries(story):
+    main, queries = story.backend, StoredQueries.parse([QuerySource(name="q.gq", text=STORED)])
+    story.backend = RegistryBackend(main, queries)
+    assert len(story.run(stored.ListQueriesRequest())) == 4
+    report = story.run(stored.ValidateQueriesRequest())
+    assert (len(report.breakages), len(report.warnings)) == (1, 1)
+    story.run(stored.InvokeReadRequest(name="pairs"))
+    story.run(stored.InvokeMutationRequest(name="add", params={"name": "di"}, message="stored"))
+    story.backend = main
+
+
 def tell(story):  # noqa: PLR0915 - one line for each operation
     run = story.run
     (story.folder / "people.jsonl").write_text(
@@ -113,6 +135,7 @@ def tell(story):  # noqa: PLR0915 - one line for each operation
     run(writes.MutateRequest(text=ADD, params={"name": "bo", "age": 8}))
     run(writes.MutateBatchRequest(text=LINK, rows=[{"a": "ann", "b": "bo"}, {"a": "bo", "b": "ann"}]))
     run(reads.QueryRequest(text=PAIRS, options=QueryOptions(mode="indexed")))
+    tell_of_stored_queries(story)
     run(algorithms.RunAlgorithmRequest(algorithm="pagerank", edges="Knows", params={"damping": 0.5}))
     run(algorithms.WriteAlgorithmRequest(algorithm="pagerank", edges="Knows", write="rank"))
     run(reads.ExplainRequest(text=PAIRS, run=True))

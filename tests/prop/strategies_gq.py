@@ -183,6 +183,7 @@ queries = st.builds(
     parameters=_tuples(parameters),
     description=st.none() | texts,
     instruction=st.none() | texts,
+    mcp=st.sampled_from([None, "expose"]),
 )
 query_files = st.builds(QueryFile, queries=_tuples(queries, most=3))
 

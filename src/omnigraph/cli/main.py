@@ -181,6 +181,9 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),
         "migrate": ("graph.maintenance:migrate_app", "Raise the storage format of a graph."),
     },
+    "control": {
+        "cluster": ("cluster.group:app", "Declare clusters as code, and bring them about."),
+    },
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
         "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
@@ -196,6 +199,7 @@ _LEGEND = (
     ("any", "These work on a graph, by its storage or through a server."),
     ("served", "These ask a server."),
     ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
+    ("control", "These work on a cluster: its directory, or the storage that it names."),
     ("local", "These take no graph; alias uses the one set in the operator config."),
 )
 

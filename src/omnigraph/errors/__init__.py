@@ -10,6 +10,7 @@ A class registers itself under its code. The table and the tree of all classes a
 from omnigraph.errors.access import *
 from omnigraph.errors.agents import *
 from omnigraph.errors.base import *
+from omnigraph.errors.clusters import *
 from omnigraph.errors.data import *
 from omnigraph.errors.details import *
 from omnigraph.errors.general import *

@@ -110,6 +110,19 @@ class QueryNotFoundError(OmnigraphError, KeyError):
     row = ErrorRow(code="query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
+class StoredQueryDuplicateError(DiagnosticError):
+    """Two stored queries of a graph are declared under the same name."""
+
+    row = ErrorRow(code="stored_query.duplicate", kind=Kind.INVALID, details=Diagnostic)
+
+
+class StoredQueryArgumentsError(OmnigraphError, TypeError):
+    """A stored query is called with an argument that it does not declare, or without one that it needs."""
+
+    details: ParameterProblem
+    row = ErrorRow(code="stored_query.arguments", kind=Kind.INVALID, details=ParameterProblem)
+
+
 class WrongQueryKindError(OmnigraphError):
     """A mutation was given where a read is expected, or a read where a mutation is expected."""
 

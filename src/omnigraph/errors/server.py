@@ -80,6 +80,18 @@ class StoredQueryMissingError(OmnigraphError, KeyError):
 
     row = ErrorRow(code="stored_query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
+    @classmethod
+    def of(cls, name: str, near: tuple[str, ...] = ()) -> StoredQueryMissingError:
+        """Return the error for a name that no stored query has, with those that are like it."""
+        hint = f"did you mean '{near[0]}'?" if near else None
+        details = MissingThing(what="stored query", name=name, near=near)
+        return cls(f"stored query '{name}' was not found", details=details, hint=hint)
+
+    @classmethod
+    def hidden(cls, name: str) -> StoredQueryMissingError:
+        """Return the error for a query that the caller may not know of, which is the same whether there is one."""
+        return cls("stored query not found", details=MissingThing(what="stored query", name=name))
+
 
 class SchemaManagedError(OmnigraphError):
     """The schema of a graph that a cluster describes changes through the cluster alone."""

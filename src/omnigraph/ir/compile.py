@@ -11,6 +11,7 @@ from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
+from omnigraph.lang.source import SourceText
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.values import check_instance
@@ -46,8 +47,17 @@ def compile_query(text: str | bytes, name: str | None, catalog: Catalog, source_
         SourceTooLargeError: the text is larger or nested more deeply than the limits.
     """
     file = parse_queries(text, source_name)
-    decl = select_query(file, name)
-    checked = check_query(decl, catalog, file.source)
+    return compile_declaration(select_query(file, name), catalog, file.source)
+
+
+def compile_declaration(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> CompiledQuery:
+    """Check and lower a declaration that was parsed from a source.
+
+    Raises:
+        QueryTypeError: the query does not fit the schema.
+        QueryMeaningError: it fits, and yet asks for something that means nothing.
+    """
+    checked = check_query(decl, catalog, source)
     return CompiledQuery(decl=decl, checked=checked, plan=lower_query(checked), descriptor=describe_operation(checked))
 
 

@@ -19,6 +19,7 @@ from omnigraph.errors import (
     Kind,
     OmnigraphError,
     PolicyDeniedError,
+    StoredQueryMissingError,
     TransactionEndedError,
     UsageError,
 )
@@ -94,9 +95,13 @@ class AuthorizedBackend(BackendWrapper):
         if questions is None:
             raise InternalError(f"no policy question is defined for the operation '{request.operation.name}'")
         asking = _Asking(self._inner, request, self.actor)
+        asked: set[Question] = set()
         try:
-            for question in dict.fromkeys(questions(asking)):
-                check_allowed(policy, self.actor, question)
+            # One after the other: what a denial looks like may change from question to question.
+            for question in questions(asking):
+                if question not in asked:
+                    check_allowed(policy, self.actor, question)
+                asked.add(question)
         except PolicyDeniedError as denied:
             if asking.hidden_behind is not None:
                 raise asking.hidden_behind from denied
@@ -303,6 +308,30 @@ def _merging_proposal(asking: _Asking) -> Iterator[Question]:
     yield Question(action=asking.action, branch=source, target_branch=target)
 
 
+def _invoking_read(asking: _Asking) -> Iterator[Question]:
+    yield from _invoking(asking)
+    branch = asking.name("branch")
+    if getattr(asking.request, "at", None) is not None:
+        branch = asking.branch_of("at", branch)
+    yield Question(action=Action.READ, branch=branch)
+
+
+def _invoking_mutation(asking: _Asking) -> Iterator[Question]:
+    yield from _invoking(asking)
+    yield Question(action=Action.CHANGE, branch=asking.name("branch"))
+
+
+def _invoking(asking: _Asking) -> Iterator[Question]:
+    """Who may not invoke queries does not learn which there are; what one does is denied as elsewhere."""
+    asking.hidden_behind = StoredQueryMissingError.hidden(asking.name("name"))
+    yield Question(action=asking.action)
+    asking.hidden_behind = None
+
+
+def _on_main(asking: _Asking) -> Iterator[Question]:
+    yield Question(action=asking.action, branch=MAIN)
+
+
 def _in_transaction(asking: _Asking) -> Iterator[Question]:
     yield Question(action=asking.action, branch=asking.transaction(asking.name("transaction")).branch)
 
@@ -321,6 +350,10 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "export_stream": _at_state,
         "run_algorithm": _at_state,
         "write_algorithm": _on_branch,
+        "list_queries": _on_main,
+        "validate_queries": _on_branch,
+        "invoke_read": _invoking_read,
+        "invoke_mutation": _invoking_mutation,
         "mutate": _on_branch,
         "mutate_batch": _on_branch,
         "load": _on_branch,

@@ -81,7 +81,7 @@ def operation(name: str, action: Action, *, writes: bool = False) -> Callable[[t
 
 def all_operations() -> Mapping[str, type[Request[Any]]]:
     """Return the request of every operation by the operation's name."""
-    for group in ("reads", "writes", "transactions", "history", "proposals", "maintenance", "algorithms"):
+    for group in ("reads", "writes", "transactions", "history", "proposals", "maintenance", "algorithms", "stored"):
         import_module(f"omnigraph.operations.{group}")
     return MappingProxyType(_declared)
 

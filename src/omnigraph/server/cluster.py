@@ -14,6 +14,7 @@ from typing import Any
 from omnigraph.engine.external_blobs import ExternalBlobs, shown_address
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.document import parse_document
+from omnigraph.operations.query_files import discover_queries
 from omnigraph.server.config import ServedGraph, ServerSettings
 
 CONFIG = "cluster.yaml"
@@ -62,32 +63,9 @@ def cluster_settings(place: str) -> ServerSettings:
     return ServerSettings(graphs=tuple(graphs.values()), is_cluster=True, policy_file=server_policy)
 
 
-def query_files(root: Path, declared: Any) -> dict[str, str]:
-    """Return the texts of stored queries: of a file, of the ``.gq`` files of a directory, or of a mix of both.
-
-    Raises:
-        FileMissingError, FileAccessError: one cannot be read.
-        UsageError: it is declared in another form.
-    """
-    if declared is None:
-        return {}
-    if isinstance(declared, str):
-        declared = [declared]
-    if isinstance(declared, dict):
-        declared = [_part(value, name).get("file") for name, value in declared.items()]
-    if not isinstance(declared, list) or not all(isinstance(item, str) for item in declared):
-        raise _wrong("queries are not declared as files or directories", str(declared)[:100], "a path, or several")
-    found: dict[str, str] = {}
-    for item in declared:
-        path = root / item
-        for file in sorted(path.glob("*.gq")) if path.is_dir() else [path]:
-            found[file.name if path.is_dir() else item] = _text(file)
-    return found
-
-
 def _graph(root: Path, storage: str, name: str, declared: Mapping[str, Any]) -> ServedGraph:
     _known(declared, _GRAPH_KEYS, f"graphs.{name}")
-    queries = query_files(root, declared.get("queries"))
+    queries = discover_queries(root, declared.get("queries"))
     bases = blob_bases(declared.get("external_blobs"), f"graphs.{name}.external_blobs")
     return ServedGraph(graph_id=name, uri=f"{storage}/graphs/{name}.omni", queries=queries, blob_bases=bases)
 
@@ -154,10 +132,6 @@ def _known(found: Mapping[str, Any], keys: frozenset[str], what: str) -> None:
     for name in found:
         if name not in keys:
             raise _wrong(f"{what} has an unknown key '{name}'", name, ", ".join(sorted(keys)))
-
-
-def _text(path: Path) -> str:
-    return _read(path).decode(errors="surrogateescape")
 
 
 def _read(path: Path) -> bytes:

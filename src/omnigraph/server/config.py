@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.ir.stored_queries import QuerySource
 from omnigraph.records import record
 
 # What a path of the API may call a graph.
@@ -26,14 +27,14 @@ class ServedGraph:
     Args:
         graph_id: what paths call it.
         uri: where it lives.
-        queries: the texts of files of stored queries, by the name of the file.
+        queries: the files of its stored queries.
         policy_file: the bundle that decides about it, if there is one.
         blob_bases: the bases of buckets whose objects Blobs may be given as.
     """
 
     graph_id: str
     uri: str
-    queries: Mapping[str, str] = field(default_factory=dict)
+    queries: tuple[QuerySource, ...] = ()
     policy_file: Path | None = None
     blob_bases: tuple[str, ...] = ()
 

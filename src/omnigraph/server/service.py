@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from omnigraph.operations.registry import RegistryBackend
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.policy import Action, Actor
 from omnigraph.runtime import Runtime
@@ -113,7 +114,8 @@ class GraphCall:
     @property
     def backend(self) -> Backend:
         """What executes the requests of this actor."""
-        served = ServedBackend(self.graph.backend, self.service.control, served_request(self))
+        graph = RegistryBackend(self.graph.backend, self.graph.queries)
+        served = ServedBackend(graph, self.service.control, served_request(self))
         return self.service.access.backend(self.graph.graph_id, served, self.actor)
 
     @property

@@ -410,7 +410,7 @@ def test_no_operation_is_executed_for_who_may_do_nothing(caller: Caller, name: s
         # Nobody has begun one, and who may not begin one finds none.
         assert (status, code) == (400, "transaction.ended")
     else:
-        assert (status, code) in {(403, "policy.denied"), (404, "commit.not_found")}
+        assert (status, code) in {(403, "policy.denied"), (404, "commit.not_found"), (404, "stored_query.not_found")}
     assert caller.ask("policy", None, "POST", one)[0] == 401
 
 

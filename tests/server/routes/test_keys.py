@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 import omnigraph
+from omnigraph.ir.stored_queries import QuerySource
 from omnigraph.server.app import GROUPS
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.main import open_service
@@ -123,7 +124,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
             graph.create_branch(branch).mutate(QUERIES, {"name": branch})
         graph.create_tag("old")
         graph.create_tag("older")
-    served = ServedGraph(graph_id="g", uri=str(tmp_path / "g.omni"), queries={"q.gq": QUERIES})
+    served = ServedGraph(graph_id="g", uri=str(tmp_path / "g.omni"), queries=(QuerySource(name="q.gq", text=QUERIES),))
     return open_service(ServerSettings(graphs=(served,), unauthenticated=True))
 
 

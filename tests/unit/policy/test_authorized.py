@@ -14,10 +14,12 @@ from omnigraph.errors import (
     InternalError,
     PolicyDeniedError,
     PolicyFormatError,
+    StoredQueryMissingError,
     TransactionEndedError,
     UsageError,
     ValueFormatError,
 )
+from omnigraph.ir.stored_queries import QuerySource, StoredQueries
 from omnigraph.operations import all_operations
 from omnigraph.operations import authorized as authorized_module
 from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
@@ -47,6 +49,13 @@ from omnigraph.operations.proposals import (
     OpenProposalRequest,
 )
 from omnigraph.operations.reads import ExportStreamRequest, QueryRequest, ReadStateRequest, ResolveRefRequest
+from omnigraph.operations.registry import RegistryBackend
+from omnigraph.operations.stored import (
+    InvokeMutationRequest,
+    InvokeReadRequest,
+    ListQueriesRequest,
+    ValidateQueriesRequest,
+)
 from omnigraph.operations.transactions import (
     BeginTransactionRequest,
     CallInTransactionRequest,
@@ -124,7 +133,9 @@ def test_every_question_of_an_operation_is_about_its_declared_action(graph, name
     given = {"number": 1, "transaction": begun, "ref": "main", "before": "main", "after": "draft", "source": "draft"}
     given["commit_id"] = str(next(iter(graph.log())).id)
     required = {one.name: given.get(one.name, "x") for one in fields(declared) if one.default is MISSING}
-    assert {question.action for question in asked(graph, declared(**required))} == {declared.operation.action}
+    lane = {"invoke_read": {Action.READ}, "invoke_mutation": {Action.CHANGE}}.get(name, set())
+    found = {question.action for question in asked(graph, declared(**required))}
+    assert found == {declared.operation.action} | lane
 
 
 @pytest.mark.parametrize(
@@ -169,6 +180,11 @@ def test_every_question_of_an_operation_is_about_its_declared_action(graph, name
         (MergeProposalRequest(number=7), on(Action.BRANCH_MERGE)),
         (OptimizeRequest(), on(Action.MAINTAIN, "main")),
         (StatusRequest(branch="draft"), on(Action.MAINTAIN, "draft")),
+        (ListQueriesRequest(), on(Action.READ, "main")),
+        (ValidateQueriesRequest(branch="draft"), on(Action.READ, "draft")),
+        (InvokeReadRequest(name="q", branch=" draft "), on(Action.INVOKE_QUERY) + on(Action.READ, "draft")),
+        (InvokeReadRequest(name="q", at="tag:wip"), on(Action.INVOKE_QUERY) + on(Action.READ, "draft")),
+        (InvokeMutationRequest(name="q", branch="draft"), on(Action.INVOKE_QUERY) + on(Action.CHANGE, "draft")),
         (CleanupRequest(keep=1), on(Action.MAINTAIN)),
         (MigrateRequest(), on(Action.MAINTAIN)),
     ],
@@ -236,6 +252,24 @@ def test_a_commit_that_may_not_be_seen_looks_like_one_that_does_not_exist(graph,
         "message": missing.value.message.replace(unknown, commits["draft"]),
         "details": {**missing.value.to_json()["details"], "name": commits["draft"]},
     }
+
+
+def test_who_may_not_invoke_queries_does_not_learn_which_there_are(graph):
+    """A denial of the query itself looks like one that is not there; what it would do is denied as elsewhere."""
+    text = f"{NAMES}\n{ADD}"
+    stored = RegistryBackend(graph.backend, StoredQueries.parse([QuerySource(name="q.gq", text=text)]))
+    nobody = AuthorizedBackend(stored, Recording(lambda question: question.action is not Action.INVOKE_QUERY), MIRA)
+    for name in ("names", "nope"):
+        with pytest.raises(StoredQueryMissingError, match="stored query not found") as hidden:
+            nobody.execute(InvokeReadRequest(name=name))
+        assert hidden.value.details.near == ()
+    assert [one.name for one in nobody.execute(ListQueriesRequest())] == ["add", "names"]
+    reader = AuthorizedBackend(stored, Recording(lambda question: question.action is not Action.CHANGE), MIRA)
+    assert len(list(reader.execute(InvokeReadRequest(name="names")))) == 1
+    with pytest.raises(PolicyDeniedError, match="policy was asked for 'change'"):
+        reader.execute(InvokeMutationRequest(name="add", params={"name": "eve"}))
+    with pytest.raises(StoredQueryMissingError, match="stored query 'nmes' was not found"):
+        reader.execute(InvokeReadRequest(name="nmes"))
 
 
 def test_writes_record_the_actor_and_no_other_can_be_named(graph):

@@ -332,13 +332,17 @@ class Parameter:
 
 @record
 class QueryDecl:
-    """One declaration: ``query name(params) @description("…") { body }``."""
+    """One declaration: ``query name(params) @description("…") { body }``.
+
+    ``mcp`` is what agents get: ``expose`` makes it a tool of its own, None leaves it to the list of stored queries.
+    """
 
     name: Ident
     body: ReadBody | MutationBody
     parameters: tuple[Parameter, ...] = ()
     description: str | None = None
     instruction: str | None = None
+    mcp: Choice["expose"] | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     @property

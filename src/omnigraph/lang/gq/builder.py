@@ -45,7 +45,9 @@ from omnigraph.records import record
 BASE_TYPES = ("Blob", "Bool", "Date", "DateTime", "F32", "F64", "I32", "I64", "String", "U32", "U64")
 VECTOR = "Vector"
 DECIMAL = "Decimal"
-ANNOTATIONS = ("@description", "@instruction")
+ANNOTATIONS = ("@description", "@instruction", "@mcp")
+# What an annotation may say that is a word and no text for people.
+_WORDS = {"@mcp": ("expose",)}
 
 _MAX_DIMENSION_TEXT = 2**63 - 1
 _MAX_LIMIT = 2**64 - 1
@@ -96,6 +98,7 @@ class TreeBuilder(ClauseBuilder):
             parameters=parameters or (),
             description=annotations.get("@description"),
             instruction=annotations.get("@instruction"),
+            mcp=annotations.get("@mcp"),
             span=span_of(keyword, closing),
         )
 
@@ -156,6 +159,11 @@ class TreeBuilder(ClauseBuilder):
 
     def annotation(self, children: list[Any]) -> tuple[str, str, Span]:
         name, text, closing = children
+        words = _WORDS.get(str(name))
+        if words is not None and text.value not in words:
+            expected = tuple(f'{name}("{word}")' for word in words)
+            msg = f"'{name}' does not take '{text.value}'"
+            raise SyntaxFinding(msg, text.span, expected=expected, suggestion=f"write '{expected[0]}'")
         return str(name), text.value, span_of(name, closing)
 
     def read_body(self, children: list[Any]) -> ReadBody:

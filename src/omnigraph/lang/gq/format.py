@@ -178,7 +178,11 @@ class _QueryWriter:
     def _head(self, query: QueryDecl, region: Span) -> list[str]:
         annotations = [
             f"@{name}({quote_string(text)})"
-            for name, text in (("description", query.description), ("instruction", query.instruction))
+            for name, text in (
+                ("description", query.description),
+                ("instruction", query.instruction),
+                ("mcp", query.mcp),
+            )
             if text is not None
         ]
         name = f"query {query.name.text}"

@@ -12,6 +12,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.operations.history import BaselineRequest, DiffRequest
 from omnigraph.operations.reads import ExportRequest, QueryRequest
 from omnigraph.operations.request import Backend, Request
+from omnigraph.operations.stored import InvokeReadRequest
 from omnigraph.operations.wire.attached import attached_there
 from omnigraph.operations.wire.files import PlacedFiles
 from omnigraph.operations.wire.writing import ResponseWriter, as_error
@@ -66,6 +67,6 @@ class ReaderGoneError(Exception):
 
 def is_lazy(request: Request[Any]) -> bool:
     """Whether the caller gets the response before all of it has arrived."""
-    if isinstance(request, QueryRequest):
+    if isinstance(request, QueryRequest | InvokeReadRequest):
         return request.options is not None and request.options.streams
     return isinstance(request, DiffRequest | BaselineRequest)

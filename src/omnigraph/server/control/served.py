@@ -18,6 +18,7 @@ from omnigraph.operations.history import (
     MergeRequest,
 )
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
+from omnigraph.operations.stored import InvokeMutationRequest
 from omnigraph.operations.transactions import (
     BeginTransactionRequest,
     BegunTransaction,
@@ -31,7 +32,7 @@ from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
 
 # Their commits carry the key and all that their answers say, so that history answers a repeated one.
-_IN_HISTORY = frozenset({"mutate", "mutate_batch", "load", "merge", "revert"})
+_IN_HISTORY = frozenset({"mutate", "mutate_batch", "invoke_mutation", "load", "merge", "revert"})
 _BRANCH_BYTES = 256
 
 
@@ -137,6 +138,8 @@ def estimate(request: Request[Any], body_bytes: int) -> int:
     match request:
         case MutateRequest():
             return len(request.text) + _size(request.params)
+        case InvokeMutationRequest():
+            return _size(request.params)
         case MutateBatchRequest():
             return len(request.text) + _size(request.rows)
         case ApplySchemaRequest():

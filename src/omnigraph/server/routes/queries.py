@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.errors import BadValue, OmnigraphError, WrongQueryKindError
-from omnigraph.errors.base import Kind
-from omnigraph.ir.stored_queries import StoredQuery, hidden_query
+from omnigraph.errors import PolicyDeniedError, StoredQueryMissingError, WrongQueryKindError
+from omnigraph.ir.stored_queries import StoredQuery
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
+from omnigraph.operations.registry import expect_kind
 from omnigraph.operations.request import Attachments
-from omnigraph.operations.writes import MutateRequest
+from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest
 from omnigraph.policy import Action
 from omnigraph.server.models import ExplainBody, InvokeBody, QueryBody, ReadBody, change_document, read_document
 from omnigraph.server.routes.mutations import expected_commit, refuse_condition
@@ -98,23 +98,23 @@ async def _invocation(call: GraphCall) -> InvokeBody:
 
 async def _invoke(call: GraphCall, body: InvokeBody, expected_head: str | None) -> Response:
     stored = _visible(call, path_value(call.request, "name"))
-    _check_kind(stored, body, is_conditional=expected_head is not None)
+    if expected_head is not None or body.expect_mutation is not None:
+        expect_kind(stored, is_mutation=expected_head is not None or bool(body.expect_mutation))
+    params = decode_params(body.params)
     if not stored.is_mutation:
-        wanted = QueryBody(
-            query=stored.text, name=stored.name, params=body.params, branch=body.branch, snapshot=body.snapshot
+        branch, at = state_of(body)
+        return await run_read(
+            call, InvokeReadRequest(name=stored.name, params=params, params_form="strict", branch=branch, at=at)
         )
-        return await run_read(call, read_request(wanted, stored.source_name))
     if body.snapshot is not None:
         raise malformed("snapshot", body.snapshot, "a branch", "a mutation runs on a branch, not on a snapshot")
-    asked = MutateRequest(
-        text=stored.text,
+    asked = InvokeMutationRequest(
         name=stored.name,
-        params=decode_params(body.params),
+        params=params,
         params_form="strict",
         branch=branch_of(body.branch),
         actor=call.actor_name,
         expected_head=expected_head,
-        source_name=stored.source_name,
     )
     return answer(change_document(await call.execute(asked)))
 
@@ -122,44 +122,42 @@ async def _invoke(call: GraphCall, body: InvokeBody, expected_head: str | None) 
 def _visible(call: GraphCall, name: str) -> StoredQuery:
     try:
         call.require(Action.INVOKE_QUERY, branch=None)
-    except OmnigraphError as error:
-        if error.kind is not Kind.DENIED:
-            raise
+        return call.graph.queries.get(name)
+    except (PolicyDeniedError, StoredQueryMissingError) as error:
         # Who may not invoke queries does not learn which there are.
-        raise hidden_query(name) from error
-    return call.graph.queries.get(name)
+        raise StoredQueryMissingError.hidden(name) from error
 
 
-def _check_kind(stored: StoredQuery, body: InvokeBody, *, is_conditional: bool) -> None:
-    kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
-    expected = True if is_conditional else body.expect_mutation
-    if expected is None or expected == stored.is_mutation:
-        return
-    details = BadValue(what="query kind", value=kind, expected="mutation" if expected else "read")
-    raise WrongQueryKindError(f"'{stored.name}' is a {kind} — use omnigraph {verb} {stored.name}", details=details)
-
-
-def read_request(body: QueryBody | ReadBody, source_name: str = "<query>") -> QueryRequest:
+def read_request(body: QueryBody | ReadBody) -> QueryRequest:
     """Return the read that a body asks for.
 
     Raises:
         RequestFormatError: branch and snapshot are given together, or are blank; the parameters are not an object.
     """
-    if body.branch is not None and body.snapshot is not None:
-        raise malformed("target", body.snapshot, "one of the two", "branch and snapshot cannot be combined")
+    branch, at = state_of(body)
     text, name = (body.query, body.name) if isinstance(body, QueryBody) else (body.query_source, body.query_name)
     return QueryRequest(
         text=text,
         name=name,
         params=decode_params(body.params),
         params_form="strict",
-        branch=branch_of(body.branch),
-        at=None if body.snapshot is None else branch_of(body.snapshot, "snapshot"),
-        source_name=source_name,
+        branch=branch,
+        at=at,
     )
 
 
-async def run_read(call: GraphCall, asked: QueryRequest) -> Response:
+def state_of(body: QueryBody | ReadBody | InvokeBody) -> tuple[str, str | None]:
+    """Return the branch that a body asks for, and the reference to an earlier state.
+
+    Raises:
+        RequestFormatError: branch and snapshot are given together, or are blank.
+    """
+    if body.branch is not None and body.snapshot is not None:
+        raise malformed("target", body.snapshot, "one of the two", "branch and snapshot cannot be combined")
+    return branch_of(body.branch), None if body.snapshot is None else branch_of(body.snapshot, "snapshot")
+
+
+async def run_read(call: GraphCall, asked: QueryRequest | InvokeReadRequest) -> Response:
     """Run a read and answer in the form that the caller accepts."""
     accepted = call.request.headers.get("accept", "")
     if ARROW_TYPE in accepted:
@@ -175,7 +173,10 @@ async def run_read(call: GraphCall, asked: QueryRequest) -> Response:
 
 
 async def _stream(
-    call: GraphCall, asked: QueryRequest, media_type: str, write: Callable[[ByteStream, Result], None]
+    call: GraphCall,
+    asked: QueryRequest | InvokeReadRequest,
+    media_type: str,
+    write: Callable[[ByteStream, Result], None],
 ) -> Response:
     stream = ByteStream(call.service.settings.limits)
     wanted = replace(asked, options=QueryOptions(streams=True))

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from omnigraph.catalog import compile_schema
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, SchemaManagedError
-from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
@@ -84,5 +83,5 @@ def _apply(call: GraphCall, backend: Backend, asked: ApplySchemaRequest) -> Sche
     if len(call.graph.queries):
         # A change that would break a stored query is refused before it is published.
         desired = compile_schema(parse_schema(asked.text))
-        StoredQueries.check({stored.source_name: stored.text for stored in call.graph.queries}, desired)
+        call.graph.queries.expect_fit(desired)
     return backend.execute(asked)

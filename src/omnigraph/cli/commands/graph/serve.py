@@ -71,9 +71,9 @@ def serve(
     variable.
     """
     address = graph_address(graph, is_direct=True)
+    from omnigraph.operations.query_files import discover_queries  # noqa: PLC0415 - for arguments that make sense
     from omnigraph.server.access.decisions import has_identities  # noqa: PLC0415 - the server's alone
     from omnigraph.server.access.oidc import OPTIONS  # noqa: PLC0415 - see above
-    from omnigraph.server.cluster import query_files  # noqa: PLC0415 - see above
     from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.main import serve as run  # noqa: PLC0415 - see above
 
@@ -88,7 +88,7 @@ def serve(
         write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stdout)
     served = replace(
         single_graph(address),
-        queries=query_files(Path(), queries),
+        queries=discover_queries(Path(), queries),
         policy_file=None if policy is None else Path(policy),
     )
     settings = ServerSettings(
