@@ -21,13 +21,14 @@ from typer.main import get_command
 
 from omnigraph.records import record
 
-# How a command reaches a graph: wherever it is, by its storage alone, or not by its arguments.
-Capability = Literal["any", "served", "direct", "local"]
+# How a command reaches a graph: wherever it is, by its storage alone, as a part of a cluster, or not by its arguments.
+Capability = Literal["any", "served", "direct", "control", "local"]
 _HEADINGS: Mapping[Capability | None, str] = {
     None: "Commands",
     "any": "Commands on a graph (any)",
     "served": "Commands on a server (served)",
     "direct": "Commands on the storage of a graph (direct)",
+    "control": "Commands on a cluster (control)",
     "local": "Commands without a graph (local)",
 }
 

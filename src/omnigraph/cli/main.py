@@ -166,6 +166,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "blame": ("history.commit:blame_app", "Show which commits changed an entity."),
         "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
         "schema": ("graph.schema:app", "Show, propose, plan and apply schemas."),
+        "mcp": ("graph.agents:app", "Offer a graph to an agent as tools."),
     },
     "served": {
         "graphs": ("local.servers:graphs_app", "List the graphs of a server."),
@@ -180,6 +181,9 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "status": ("graph.maintenance:status_app", "Show the health of a graph, with advice."),
         "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),
         "migrate": ("graph.maintenance:migrate_app", "Raise the storage format of a graph."),
+    },
+    "control": {
+        "cluster": ("cluster.group:app", "Declare clusters as code, and bring them about."),
     },
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
@@ -196,6 +200,7 @@ _LEGEND = (
     ("any", "These work on a graph, by its storage or through a server."),
     ("served", "These ask a server."),
     ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
+    ("control", "These work on a cluster: its directory, or the storage that it names."),
     ("local", "These take no graph; alias uses the one set in the operator config."),
 )
 

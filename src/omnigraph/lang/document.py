@@ -18,6 +18,8 @@ from omnigraph.lang.source import MAX_NESTING, SourceText, Span, read_source
 from omnigraph.records import record
 
 Scalar = str | int | float | bool | None
+DUPLICATE_KEY = "duplicate_key"
+"""The rule that a mapping breaks in which a key stands twice."""
 
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}")
@@ -59,10 +61,12 @@ class Document:
         """Return the number of the line, from 1, on which a span starts."""
         return self.source.place(span).line
 
-    def problem(self, message: str, span: Span, *, expected: str = "", found: str | None = None) -> DiagnosticError:
+    def problem(
+        self, message: str, span: Span, *, expected: str = "", found: str | None = None, rule: str | None = None
+    ) -> DiagnosticError:
         """Return an error about a place of the document."""
         about = (expected,) if expected else ()
-        details = Diagnostic(place=self.source.place(span), expected=about, found=found)
+        details = Diagnostic(rule=rule, place=self.source.place(span), expected=about, found=found)
         return self.error(message, details=details)
 
 
@@ -131,7 +135,8 @@ class _Builder:
             # A name that looks like a number or a truth value is still a name.
             name = event.value if isinstance(event, yaml.ScalarEvent) else ""
             if name in entries:
-                raise self._document.problem(f"key '{name}' is given twice", key.span, expected="each key once")
+                message = f"key '{name}' is given twice"
+                raise self._document.problem(message, key.span, expected="each key once", rule=DUPLICATE_KEY)
             node = self._node(next(events), events, depth=depth + 1)
             entries[name] = Node(value=node.value, span=node.span, key_span=key.span)
         return entries
@@ -301,12 +306,13 @@ class Section:
         return f"{self._path}.{key}" if self._path else key
 
     def _mistyped(self, node: Node, name: str, expected: str) -> DiagnosticError:
-        found = _kind(node)
+        found = kind_of(node)
         subject = name or self._document.subject
         return self._document.problem(f"{subject} is not {expected}", node.span, expected=expected, found=found)
 
 
-def _kind(node: Node) -> str:
+def kind_of(node: Node) -> str:
+    """Return what a value is, as messages call it."""
     match node.value:
         case dict():
             return "a mapping"
