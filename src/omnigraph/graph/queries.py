@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import BadValue, StoredQueryMissingError, UsageError
 from omnigraph.graph.arguments.stored import bind_arguments, help_of, signature_of
 from omnigraph.graph.arguments.values import attachments_of, data_of
-from omnigraph.graph.state import expected_commit
 from omnigraph.ir.stored_queries import QueryEntry, near_queries
 from omnigraph.operations.request import Backend
 from omnigraph.operations.stored import (
@@ -19,12 +18,12 @@ from omnigraph.operations.stored import (
     QueryReport,
     ValidateQueriesRequest,
 )
+from omnigraph.txn.manifest.rows import Commit
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.query.options import QueryOptions
     from omnigraph.engine.results import Result
-    from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.transaction import OnConflict
 
 
@@ -126,7 +125,7 @@ class StoredMutation(StoredCall):
             branch=self._branch,
             actor=actor,
             message=message,
-            expected_head=expected_commit(expected_head),
+            expected_head=str(expected_head.id) if isinstance(expected_head, Commit) else expected_head,
             on_conflict=on_conflict,
             max_affected=max_affected,
         )
