@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ bench-startup: setup ## Time short commands beside the bare imports of pyarrow a
 
 bench-vectors: setup ## Nearest vectors, exact and approximate, beside numpy and bare Lance (ROWS=100000)
 	$(BIN)/python bench/vectors.py --rows $(or $(ROWS),100000)
+
+bench-mcp: setup ## Queries of an agent over standard input and output and HTTP, as ratios to the Python API
+	$(BIN)/python bench/agents.py
 
 bench-server: setup ## Requests per second and latencies of a server beside the embedded graph
 	$(BIN)/python bench/server.py
