@@ -105,8 +105,8 @@ class AgentSettings:
         return cls(
             is_on="OMNIGRAPH_MCP" not in environment or is_set(environment, "OMNIGRAPH_MCP"),
             is_read_only=is_set(environment, "OMNIGRAPH_MCP_READ_ONLY"),
-            query_tools=cls.query_tools if most is None else most,
             hosts=frozenset(name for one in hosts if (name := one.strip().lower())),
+            **({} if most is None else {"query_tools": most}),
         )
 
 
