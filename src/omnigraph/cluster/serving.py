@@ -32,6 +32,7 @@ from omnigraph.engine.embedding.settings import EmbeddingSettings
 from omnigraph.errors import ClusterStateError, EmbeddingSettingsError
 from omnigraph.ir.stored_queries import QuerySource
 from omnigraph.records import record
+from omnigraph.runtime import side_by_side
 from omnigraph.txn.stored_json import to_builtins
 
 _READS_AT_ONCE = 16
@@ -196,7 +197,7 @@ def _texts(
         return known[key] if key in known else _payload(store, Payload(address=key[0], digest=key[1]))
 
     with ThreadPoolExecutor(_READS_AT_ONCE, "omnigraph-payloads") as threads:
-        return dict(zip(wanted, threads.map(read, wanted), strict=True))
+        return dict(zip(wanted, side_by_side(threads, read, wanted), strict=True))
 
 
 def _payload(store: PayloadStore, payload: Payload) -> bytes:
