@@ -74,22 +74,31 @@ def _plain_options(storage):
     return {key: value for key, value in storage.options.items() if key not in _CLIENT_ONLY}
 
 
+# Only an object store gets an index on ids, because keys answer on a local disk.
+_DIFFERENT_BY_STORE = {"optimize"}
+
+
 class Twins:
     """The states before and after each kind of write, taken from an undisturbed run."""
 
-    def __init__(self, folder):
-        self._folder = folder
+    def __init__(self, places_of):
+        self._places_of = places_of
+        self._places = {}
         self._known = {}
 
-    def of(self, name: str):
-        """The two states of a kind."""
-        if name not in self._known:
+    def of(self, name: str, storage):
+        """The two states of a kind, as they are where ``storage`` is."""
+        store = "s3" if name in _DIFFERENT_BY_STORE and not storage.is_local else "local"
+        if (name, store) not in self._known:
             kind = KINDS[name]
-            storage = kind.prepare(str(self._folder / name), None)
+            if store not in self._places:
+                self._places[store] = self._places_of(store)
+            places = self._places[store]
+            storage = kind.prepare(places.fresh(), places.options)
             before = visible_state(kind, storage)
             with kind.open(storage) as graph:
                 kind.write(graph)
             after = visible_state(kind, storage)
             assert before != after
-            self._known[name] = before, after
-        return self._known[name]
+            self._known[name, store] = before, after
+        return self._known[name, store]

@@ -6,8 +6,8 @@ from tests.crash.session_kinds import write_inputs
 
 
 @pytest.fixture(scope="session")
-def twins(tmp_path_factory):
-    return Twins(tmp_path_factory.mktemp("twins"))
+def twins(places_of):
+    return Twins(places_of)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def killed_twice(places_of):
 @pytest.mark.parametrize(("store", "crash"), params(CHOSEN_CRASHES))
 def test_a_killed_writer_leaves_all_or_nothing(store, crash, killed, twins):
     storage = killed(store, crash)
-    before, after = twins.of(crash.kind)
+    before, after = twins.of(crash.kind, storage)
     seen = visible_state(crash.writer, storage)
     assert seen == (after if crash.is_visible else before)
     _assert_recovers(crash, storage, twins, crash.recovery)
@@ -54,12 +54,12 @@ def test_a_killed_writer_leaves_all_or_nothing(store, crash, killed, twins):
 def test_a_killed_recoverer_changes_nothing_about_the_outcome(store, broken, killed_twice, twins):
     storage = killed_twice(store, broken)
     seen = without_indexes(visible_state(broken.crash.writer, storage))
-    assert seen in [without_indexes(state) for state in twins.of(broken.crash.kind)]
+    assert seen in [without_indexes(state) for state in twins.of(broken.crash.kind, storage)]
     _assert_recovers(broken.crash, storage, twins, broken.crash.recovery)
 
 
 def _assert_recovers(crash, storage, twins, recovery):
-    before, after = twins.of(crash.kind)
+    before, after = twins.of(crash.kind, storage)
     with crash.writer.open(storage) as graph:
         if crash.succeeds:
             assert state_of(graph) == after
@@ -115,7 +115,7 @@ def test_a_process_killed_in_the_very_moment_leaves_all_or_nothing(store, crash,
     places = places_of(store)
     storage = crash.writer.prepare(places.fresh(), places.options)
     crash_alone(_job(crash, storage), crash.point, crash.nth)
-    before, after = twins.of(crash.kind)
+    before, after = twins.of(crash.kind, storage)
     assert visible_state(crash.writer, storage) == (after if crash.is_visible else before)
     with crash.writer.open(storage) as graph:
         state = state_of(graph)

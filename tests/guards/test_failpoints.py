@@ -3,7 +3,7 @@
 import re
 
 from omnigraph.runtime import FAILPOINTS
-from tests.crash import merge_matrix, offer_scenes, session_matrix
+from tests.crash import cluster_scenes, merge_matrix, offer_scenes, session_matrix
 from tests.crash.matrix import CHOSEN_CRASHES, CHOSEN_RECOVERIES, OTHER_POINTS
 from tests.crash.merge_kinds import MERGE_KINDS
 from tests.crash.session_kinds import SESSION_KINDS
@@ -32,6 +32,7 @@ def test_every_failpoint_kills_some_writer_or_recoverer():
         *offer_scenes.HOLDER_POINTS,
         *offer_scenes.PUBLISHED_POINTS,
     }
+    killed |= {crash.point for crash in cluster_scenes.CHOSEN_CRASHES["local"]}
     assert set(FAILPOINTS) - killed - set(OTHER_POINTS) == set()
     assert set(OTHER_POINTS) <= set(FAILPOINTS)
 

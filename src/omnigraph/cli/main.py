@@ -165,6 +165,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "blame": ("history.commit:blame_app", "Show which commits changed an entity."),
         "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
         "schema": ("graph.schema:app", "Show, propose, plan and apply schemas."),
+        "mcp": ("graph.agents:app", "Offer a graph to an agent as tools."),
     },
     "served": {
         "graphs": ("local.servers:graphs_app", "List the graphs of a server."),

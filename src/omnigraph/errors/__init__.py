@@ -8,6 +8,7 @@ A class registers itself under its code. The table and the tree of all classes a
 # ruff: noqa: F403
 
 from omnigraph.errors.access import *
+from omnigraph.errors.agents import *
 from omnigraph.errors.base import *
 from omnigraph.errors.clusters import *
 from omnigraph.errors.data import *

@@ -151,6 +151,15 @@ def _bad_action(text: str) -> ValueFormatError:
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
+        "cluster.apply.before_sidecar": "a graph is about to be made, changed or deleted, and nothing says so",
+        "cluster.apply.after_sidecar": "a sidecar says what is about to happen to a graph, nothing has happened",
+        "cluster.apply.after_move": "a graph was made, changed or deleted, its sidecar does not say how that ended",
+        "cluster.apply.after_note": "a sidecar says how the change of its graph ended, the ledger does not",
+        "cluster.apply.after_payload": "the text of one more query or policy is stored, the ledger does not name it",
+        "cluster.apply.before_state": "everything of a plan is done, the ledger says nothing of it",
+        "cluster.apply.after_state": "the ledger says all that was done, sidecars and approvals say it is to be done",
+        "cluster.apply.after_cleanup": "one more sidecar of what the ledger knows is gone",
+        "cluster.apply.after_approval": "one more approval says that it was used",
         "engine.apply.after_sequences": "what a change log adds to remembered sequences is written, nothing names it",
         "engine.spool.after_rows": "some rows of a load are put aside, storage knows nothing of them",
         "engine.spool.after_file": "the rows of one more type went to a temporary file, storage knows nothing of them",

@@ -286,6 +286,7 @@ def apply_schema(
     message: str | None = None,
     expected_head: CommitId | None = None,
     source_name: str = "<schema>",
+    keep_text: bool = False,
 ) -> SchemaApplyResult:
     """Bring a branch to a desired schema, rows included, as one commit or not at all.
 
@@ -299,6 +300,7 @@ def apply_schema(
         message: what the commit says.
         expected_head: the commit that the branch must be at.
         source_name: what errors call the desired schema.
+        keep_text: make a commit also for a text that means what is in force already, such as one with other comments.
 
     Raises:
         SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
@@ -319,7 +321,8 @@ def apply_schema(
         # Nothing was added that would need a number of this branch.
         plan = replace(plan, catalog=replace(plan.catalog, next_identity=accepted.next_identity))
     _refuse_unsupported(plan)
-    if not plan.is_empty:
+    has_new_text = keep_text and source.decode() != txn.snapshot.state.schema.source
+    if has_new_text or not plan.is_empty:
         _fill(txn, accepted, plan, source.decode())
     txn.receipt = lambda: {"steps": len(plan.steps)}
     done = branch_writer.commit(txn)
