@@ -244,6 +244,8 @@ def _locked(folder: Path) -> None:
         cluster = small(folder / name)
         assert cluster.session().import_graphs().is_ok
         assert cluster.session().apply(actor="zoe").is_converged
+        # Cases run on a copy, and an observation holds the address of its graph.
+        cluster.edit_state(lambda state: state.update(observations={}))
         place = cluster.place()
         lock = {"version": 1, "lock_id": str(place.runtime.ids.ulid()), "operation": "apply"}
         document = {**lock, "created_at": "2026-01-31T10:00:00.000Z", "pid": 4242}
