@@ -54,6 +54,7 @@ TWINS = (
     "feed",
     "graph",
     "proposals",
+    "queries",
     "state",
     "transaction",
     "writing",

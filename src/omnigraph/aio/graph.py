@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.external_blobs import ExternalBlobs
     from omnigraph.engine.maintenance.cleanup import CleanupResult
     from omnigraph.engine.maintenance.migrate import MigrateResult
+    from omnigraph.operations.query_files import QueryFiles
     from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
@@ -239,6 +240,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
     external_blobs: ExternalBlobs | Sequence[str | Path] | None = None,
+    queries: QueryFiles | None = None,
     policy: str | Path | Policy | None = None,
     actor: str | Actor | None = None,
 ) -> Graph:
@@ -258,12 +260,16 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
         external_blobs: the bases of objects outside of the graph that Blobs may be given as; none when None.
+        queries: the stored queries: a ``.gq`` file, a folder with some, several of these, or a mapping from names to
+            ``{"file": path}``. A server has its own.
         policy: a bundle, as a file or compiled, that decides about every call; without an actor it denies all of them.
         actor: who makes the calls, recorded on every write; no other may be named then.
 
     Raises:
         GraphMissingError: there is no graph.
         PolicyFormatError, FileMissingError, FileAccessError: the policy is not a valid bundle, or cannot be read.
+        QuerySyntaxError, StoredQueryDuplicateError, QueryNotFoundError: the stored queries cannot be read, two of them
+            have one name, or a file lacks one; whether they fit the schema is told by ``graph.queries.validate()``.
         FormatUnsupportedError: its storage format is outside the range of this version.
         ForkedProcessError: this process was forked from one that had a graph open.
         UsageError: there is no such mode, or an argument is for graphs of the other kind.
@@ -280,7 +286,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         "policy": policy,
         "actor": actor,
     }
-    local["external_blobs"] = external_blobs
+    local |= {"external_blobs": external_blobs, "queries": queries}
     if is_server_address(uri):
         refuse_given(local, "a graph that this process opens itself")
         check_server_arguments(token, client)
@@ -295,6 +301,7 @@ async def open(  # noqa: A001, PLR0913 - what every library of files calls it; k
         embedding=embedding,
         maintenance=maintenance,
         external_blobs=_allowed_blobs(external_blobs),
+        queries=queries,
         policy=policy,
         actor=actor,
     )

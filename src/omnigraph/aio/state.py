@@ -26,12 +26,14 @@ from omnigraph.operations.reads import (
     ReadStateRequest,
 )
 from omnigraph.operations.request import Attachments
+from omnigraph.operations.stored import ListQueriesRequest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_whole
 
 if TYPE_CHECKING:
     from omnigraph.aio.algorithms import Algorithms
     from omnigraph.aio.diff import Diff
+    from omnigraph.aio.queries import Queries
     from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export.options import ExportFormat, ExportProgress, ExportResult, ExportSettings
     from omnigraph.engine.export.stream import ByteSink
@@ -51,6 +53,7 @@ class State:
         self._backend = backend
         self._branch = branch
         self._at = at
+        self._queries: Queries | None = None
 
     @property
     def reference(self) -> str:
@@ -70,6 +73,18 @@ class State:
         from omnigraph.aio.algorithms import Algorithms  # noqa: PLC0415 - a query needs none of it
 
         return Algorithms(self._backend, self._branch, self._at)
+
+    async def queries(self) -> Queries:
+        """The stored queries, to be called by name on this state; which there are is asked for once.
+
+        Those of a graph that this process opens are given to :func:`omnigraph.open`; a server has its own.
+        """
+        from omnigraph.aio.queries import Queries  # noqa: PLC0415 - a query needs none of it
+
+        if self._queries is None:
+            entries = await self._backend.execute(ListQueriesRequest())
+            self._queries = Queries(self._backend, self._branch, self._at, entries)
+        return self._queries
 
     async def query(
         self,

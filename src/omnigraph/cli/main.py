@@ -151,6 +151,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "query": ("data.query:query_app", "Run a read query."),
         "explain": ("data.query:explain_app", "Show how a query would run."),
         "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
+        "queries": ("data.queries:app", "List and check stored queries."),
         "embed": ("data.embed:app", "Compute vectors whose texts have changed."),
         "blob": ("data.blob:app", "Read the content of Blobs."),
         "algorithm": ("data.algorithm:app", "Run graph algorithms."),

@@ -81,7 +81,9 @@ Actor = Annotated[
 ]
 DesiredSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The new schema; - reads standard input.")]
 AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Make drops permanent; this cannot be undone.")]
-QueryName = Annotated[str | None, typer.Argument(metavar="NAME", help="The query to run, if the source holds several.")]
+QueryName = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The query to run: of several in a source, or a stored one.")
+]
 ReadBranch = Annotated[
     str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
 ]
@@ -97,6 +99,10 @@ QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
 ]
 QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="The text of the query.")]
+StoredFiles = Annotated[
+    list[str] | None,
+    typer.Option("--queries", metavar="PATH", help="A .gq file or a folder of them, to invoke by name; may repeat."),
+]
 Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Parameters, as a JSON object.")]
 ParamsFile = Annotated[
     str | None,

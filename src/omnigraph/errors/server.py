@@ -75,7 +75,7 @@ class StreamCapacityError(OmnigraphError):
     )
 
 
-class StoredQueryMissingError(OmnigraphError, KeyError):
+class StoredQueryMissingError(OmnigraphError, KeyError, AttributeError):
     """The graph has no stored query of that name, or the caller may not invoke it."""
 
     row = ErrorRow(code="stored_query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)

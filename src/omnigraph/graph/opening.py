@@ -21,6 +21,7 @@ from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import check_instance, unfit
 
 if TYPE_CHECKING:
+    from omnigraph.ir.stored_queries import StoredQueries
     from omnigraph.policy.policy import Policy
 
 INSTALL = "install omnigraph[client]"
@@ -66,14 +67,21 @@ def create_local(
 
 
 def open_local(
-    uri: str | Path, options: Mapping[str, str] | None, *, mode: OpenMode, policy: object, actor: object, **how: Any
+    uri: str | Path,
+    options: Mapping[str, str] | None,
+    *,
+    mode: OpenMode,
+    queries: object,
+    policy: object,
+    actor: object,
+    **how: Any,
 ) -> Backend:
     """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
-    asks, decides = _actor(actor), _policy(policy)
+    asks, decides, known = _actor(actor), _policy(policy), _stored(queries)
     opened = OpenGraph.open(Storage.open(uri, options), mode=mode, **how)
     _load_reading(opened)
     backend: Backend = LocalBackend(opened, mode)
-    return _authorized(backend, decides, asks)
+    return _authorized(_knowing(backend, known), decides, asks)
 
 
 def _load_reading(opened: OpenGraph) -> None:
@@ -101,6 +109,23 @@ def _policy(given: object) -> Policy | None:
     from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
 
     return BundlePolicy.from_file(given, kind=BundleKind.GRAPH)
+
+
+def _stored(given: object) -> StoredQueries | None:
+    if given is None:
+        return None
+    from omnigraph.ir.stored_queries import StoredQueries  # noqa: PLC0415 - few graphs are opened with some
+    from omnigraph.operations.query_files import discover_queries  # noqa: PLC0415 - see above
+
+    return StoredQueries.parse(discover_queries(Path(), given))
+
+
+def _knowing(backend: Backend, queries: StoredQueries | None) -> Backend:
+    if queries is None:
+        return backend
+    from omnigraph.operations.registry import RegistryBackend  # noqa: PLC0415 - see above
+
+    return RegistryBackend(backend, queries)
 
 
 def _authorized(backend: Backend, policy: Policy | None, actor: Actor | None) -> Backend:

@@ -24,6 +24,7 @@ from omnigraph.operations.reads import (
     ReadStateRequest,
 )
 from omnigraph.operations.request import Attachments, Backend
+from omnigraph.operations.stored import ListQueriesRequest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_whole
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.results.entity import Entity
     from omnigraph.graph.algorithms import Algorithms
     from omnigraph.graph.diff import Diff
+    from omnigraph.graph.queries import Queries
     from omnigraph.graph.schema import Schema
     from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.operations.reads import PinnedState
@@ -49,6 +51,7 @@ class State:
         self._backend = backend
         self._branch = branch
         self._at = at
+        self._queries: Queries | None = None
 
     @property
     def reference(self) -> str:
@@ -69,6 +72,19 @@ class State:
         from omnigraph.graph.algorithms import Algorithms  # noqa: PLC0415 - a query needs none of it
 
         return Algorithms(self._backend, self._branch, self._at)
+
+    @property
+    def queries(self) -> Queries:
+        """The stored queries, to be called by name on this state; which there are is asked for once.
+
+        Those of a graph that this process opens are given to :func:`omnigraph.open`; a server has its own.
+        """
+        from omnigraph.graph.queries import Queries  # noqa: PLC0415 - a query needs none of it
+
+        if self._queries is None:
+            entries = self._backend.execute(ListQueriesRequest())
+            self._queries = Queries(self._backend, self._branch, self._at, entries)
+        return self._queries
 
     def query(
         self,

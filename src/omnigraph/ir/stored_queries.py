@@ -182,6 +182,13 @@ class ExaminedQueries:
         """What does not."""
         return tuple(one for one in self.problems if one.is_warning)
 
+    def sound(self) -> StoredQueries:
+        """Return the queries if all of them can be used; raises the first breakage otherwise."""
+        for problem in self.breakages:
+            if problem.error is not None:
+                raise problem.error
+        return self.queries
+
 
 def examine_queries(
     sources: Iterable[QuerySource], catalog: Catalog | None = None, *, exposes_all: bool = False
@@ -228,7 +235,7 @@ class StoredQueries:
             QueryNotFoundError: a file lacks a declaration that is to be registered.
             StoredQueryDuplicateError: two declarations have the same name.
         """
-        return _sound(examine_queries(sources))
+        return examine_queries(sources).sound()
 
     @classmethod
     def check(cls, sources: Iterable[QuerySource], catalog: Catalog) -> StoredQueries:
@@ -238,7 +245,7 @@ class StoredQueries:
             QueryTypeError, QueryMeaningError: a declaration is not a query of this schema.
             OmnigraphError: whatever :meth:`parse` raises.
         """
-        return _sound(examine_queries(sources, catalog))
+        return examine_queries(sources, catalog).sound()
 
     def examine(self, catalog: Catalog, *, exposes_all: bool = False) -> ExaminedQueries:
         """Check every declaration against another schema; takes and returns what :func:`examine_queries` does."""
@@ -257,7 +264,7 @@ class StoredQueries:
         Raises:
             QueryTypeError, QueryMeaningError: one does not.
         """
-        _sound(self.examine(catalog))
+        self.examine(catalog).sound()
 
     def __iter__(self) -> Iterator[StoredQuery]:
         return iter(self._queries.values())
@@ -276,9 +283,13 @@ class StoredQueries:
         """
         found = self._queries.get(name)
         if found is None:
-            near = difflib.get_close_matches(name[:200], list(self._queries), n=_MAX_NEAR)
-            raise StoredQueryMissingError.of(name, tuple(near))
+            raise StoredQueryMissingError.of(name, near_queries(name, self._queries))
         return found
+
+
+def near_queries(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that were probably meant by one that is missing."""
+    return tuple(difflib.get_close_matches(name[:200], list(known), n=_MAX_NEAR))
 
 
 def _merged(sources: Iterable[QuerySource]) -> Iterator[QuerySource]:
@@ -354,10 +365,3 @@ def _problem(
     return QueryProblem(
         kind=kind, source_name=source_name, message=error.message, query=query, place=place, error=error
     )
-
-
-def _sound(examined: ExaminedQueries) -> StoredQueries:
-    for problem in examined.breakages:
-        if problem.error is not None:
-            raise problem.error
-    return examined.queries

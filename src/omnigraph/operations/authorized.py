@@ -310,10 +310,7 @@ def _merging_proposal(asking: _Asking) -> Iterator[Question]:
 
 def _invoking_read(asking: _Asking) -> Iterator[Question]:
     yield from _invoking(asking)
-    branch = asking.name("branch")
-    if getattr(asking.request, "at", None) is not None:
-        branch = asking.branch_of("at", branch)
-    yield Question(action=Action.READ, branch=branch)
+    yield from (replace(question, action=Action.READ) for question in _at_state(asking))
 
 
 def _invoking_mutation(asking: _Asking) -> Iterator[Question]:
@@ -351,7 +348,7 @@ QUESTIONS: Mapping[str, Questions] = MappingProxyType(
         "run_algorithm": _at_state,
         "write_algorithm": _on_branch,
         "list_queries": _on_main,
-        "validate_queries": _on_branch,
+        "validate_queries": _at_state,
         "invoke_read": _invoking_read,
         "invoke_mutation": _invoking_mutation,
         "mutate": _on_branch,

@@ -10,6 +10,9 @@ from typing import Any
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.ir.stored_queries import QuerySource
 
+QueryFiles = str | Path | Iterable[str | Path] | Mapping[str, Mapping[str, str | Path]]
+"""How stored queries are named: a file, a folder, several of these, or declarations with their files."""
+
 SUFFIX = ".gq"
 _FORMS = "a file, a folder, several of them, or {name: {file: FILE}}"
 

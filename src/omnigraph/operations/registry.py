@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, cast
 
@@ -24,11 +25,17 @@ class RegistryBackend(BackendWrapper):
     """Answers requests about stored queries, and hands all others on to another backend.
 
     To invoke one is to send its declaration there as a query or a mutation, so that both have the same rules.
+
+    Args:
+        inner: the graph.
+        queries: its stored queries.
+        broken: what kept others from being among them; a report about all of them begins with it.
     """
 
-    def __init__(self, inner: Backend, queries: StoredQueries) -> None:
+    def __init__(self, inner: Backend, queries: StoredQueries, broken: Sequence[QueryProblem] = ()) -> None:
         super().__init__(inner)
         self.queries = queries
+        self._broken = tuple(broken)
 
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request.
@@ -51,11 +58,11 @@ class RegistryBackend(BackendWrapper):
     def _validate(self, request: ValidateQueriesRequest) -> QueryReport:
         from omnigraph.engine.accepted import catalog_of  # noqa: PLC0415 - to run a query needs none of it
 
-        state = self._inner.execute(ReadStateRequest(branch=request.branch)).state
+        state = self._inner.execute(ReadStateRequest(branch=request.branch, at=request.at)).state
         examined = self.queries.examine(catalog_of(state.schema))
         return QueryReport(
-            checked=len(self.queries),
-            breakages=tuple(map(_finding, examined.breakages)),
+            checked=len(self.queries) + len(self._broken),
+            breakages=tuple(map(_finding, (*self._broken, *examined.breakages))),
             warnings=tuple(map(_finding, examined.warnings)),
         )
 
@@ -84,4 +91,5 @@ def expect_kind(stored: QueryEntry | StoredQuery, *, is_mutation: bool) -> None:
 
 
 def _finding(problem: QueryProblem) -> QueryFinding:
-    return QueryFinding(query=problem.query or "", message=str(problem))
+    # Of a file that cannot be read, no query is known.
+    return QueryFinding(query=problem.query or problem.source_name, message=str(problem))

@@ -5,12 +5,14 @@ They are answered by a backend that was given queries, such as a server; see :mo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.operations.request import Request, operation
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
+from omnigraph.values.printable import Printable
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -34,14 +36,17 @@ class QueryFinding:
     query: str
     message: str
 
+    def __str__(self) -> str:
+        return self.message
+
     def to_json(self) -> dict[str, str]:
         """Return the finding as JSON values."""
         return {"query": self.query, "message": self.message}
 
 
-@record
-class QueryReport:
-    """Whether the stored queries fit the schema of a branch: how many there are, and what is wrong."""
+@record(repr=False)
+class QueryReport(Printable):
+    """Whether the stored queries fit a schema: how many there are, and what is wrong."""
 
     checked: int
     breakages: tuple[QueryFinding, ...] = ()
@@ -51,6 +56,12 @@ class QueryReport:
     def is_ok(self) -> bool:
         """Whether all of them can be run."""
         return not self.breakages
+
+    def lines(self) -> Iterable[str]:
+        """Return what the report says, a line for each fact; warnings follow."""
+        count = f"{self.checked} stored {'query' if self.checked == 1 else 'queries'}"
+        yield f"{count} checked, {len(self.breakages) or 'none'} broken"
+        yield from map(str, self.breakages)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -64,9 +75,10 @@ class QueryReport:
 @operation("validate_queries", Action.READ)
 @record
 class ValidateQueriesRequest(Request[QueryReport]):
-    """Check every stored query against the schema that a branch has now."""
+    """Check every stored query against the schema of a state: the newest of a branch, or an earlier one."""
 
     branch: str = MAIN
+    at: str | None = None
 
 
 @operation("invoke_read", Action.INVOKE_QUERY)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
 from omnigraph.graph.graph import open as open_graph
-from omnigraph.ir.stored_queries import StoredQueries
+from omnigraph.ir.stored_queries import QuerySource, StoredQueries
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.app import create_app
@@ -29,6 +30,7 @@ class NamedGraphs(Graphs):
         self._folder = folder
         self._lock = threading.Lock()
         self._open = {}
+        self._stored = {}
 
     def get(self, graph_id, **how):
         file = self._folder / graph_id
@@ -37,11 +39,18 @@ class NamedGraphs(Graphs):
                 if not file.is_file():
                     return super().get(graph_id, **how)
                 graph = open_graph(file.read_text(), settings=RELAXED, group_commit=True)
-                queries = StoredQueries({})
                 self._open[graph_id] = ReadyGraph(
-                    graph_id=graph_id, uri=graph.uri, backend=graph.backend, queries=queries
+                    graph_id=graph_id, uri=graph.uri, backend=graph.backend, queries=StoredQueries({})
                 )
-            return self._open[graph_id]
+            return replace(self._open[graph_id], queries=self._queries_of(graph_id))
+
+    def _queries_of(self, graph_id):
+        """The queries that the file beside a name holds now; a test may store others at any time."""
+        file = self._folder / f"{graph_id}.gq"
+        text = file.read_text() if file.is_file() else ""
+        if text not in self._stored:
+            self._stored[text] = StoredQueries.parse([QuerySource(name="stored.gq", text=text)])
+        return self._stored[text]
 
 
 def main():

@@ -9,7 +9,7 @@ import threading
 import omnigraph.aio
 
 # Properties that have to be waited for are methods of the twin.
-METHODS = {"schema", "source"}
+METHODS = {"schema", "source", "queries"}
 TWINS = ("omnigraph.aio", "omnigraph.client._async")
 
 
@@ -43,7 +43,7 @@ class Facade:
             return self._settled(found())
         if name == "run_transaction":
             return lambda run, **more: self._loop.run(found(self._as_coroutine(run), **more))
-        if not callable(found) or isinstance(found, type):
+        if not callable(found) or isinstance(found, type) or type(found).__module__.startswith(TWINS):
             return self._shown(found)
         return lambda *args, **more: self._settled(found(*map(bare, args), **{k: bare(v) for k, v in more.items()}))
 
@@ -93,7 +93,13 @@ class Facade:
         return len(self._inner)
 
     def __getitem__(self, index):
-        return self._inner[index]
+        return self._shown(self._inner[index])
+
+    def __call__(self, *args, **more):
+        return self._settled(self._inner(*args, **more))
+
+    def __contains__(self, item):
+        return item in self._inner
 
     def __str__(self):
         return str(self._inner)

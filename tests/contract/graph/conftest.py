@@ -12,12 +12,13 @@ import pytest
 import omnigraph.aio.graph
 import omnigraph.graph.graph
 from omnigraph.graph import opening
+from omnigraph.operations import registry
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.local import LocalBackend
 from omnigraph.policy import Decision
 from tests.contract.graph.async_facade import Loop, entrances
 from tests.contract.graph.json_backend import JsonBackend
-from tests.contract.graph.served_backend import ServedBackend, open_served
+from tests.contract.graph.served_backend import ServedBackend, open_served, store_queries
 from tests.server.process import run_server
 
 
@@ -76,6 +77,7 @@ def backend(request):
             address, folder = request.getfixturevalue("graph_server")
             patch.setattr(ServedBackend, "server", address)
             patch.setattr(ServedBackend, "folder", folder)
+            patch.setattr(registry, "RegistryBackend", store_queries)
         if name in REPLACED:
             patch.setattr(opening, "LocalBackend", REPLACED[name])
         if name == "async-remote":

@@ -38,6 +38,13 @@ def address_of(root):
     return GraphAddress(server=ServedBackend.server, graph_id=graph_id)
 
 
+def store_queries(backend, queries):
+    """Have the server of a graph know stored queries, and return the backend that asks it."""
+    texts = {one.source_name: one.text for one in queries}
+    (ServedBackend.folder / f"{address_of(backend.uri).graph_id}.gq").write_text("\n".join(texts.values()))
+    return backend
+
+
 async def open_served(uri, options, *, mode, **how):
     """Open a graph in the server, for an event loop."""
     found = await asyncio.to_thread(partial(opening.open_local, uri, options, mode=mode, **how))

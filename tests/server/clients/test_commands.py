@@ -27,7 +27,7 @@ rules:
   - id: everything
     allow:
       actors: {group: all}
-      actions: [read, export, change, schema_apply, branch_create, branch_delete, branch_merge, maintain]
+      actions: [read, export, change, schema_apply, branch_create, branch_delete, branch_merge, maintain, invoke_query]
 """
 # What may differ: where the graph is, ids of commits, what holds them, moments, and why an engine was chosen.
 VARYING = re.compile(
@@ -47,10 +47,11 @@ def twins(tmp_path_factory) -> Iterator[tuple[Path, RunningServer]]:
         pass
     shutil.copytree(folder / "g.omni", folder / "served.omni")
     command = ["omnigraph", "serve", str(folder / "served.omni"), "--bind", "127.0.0.1:0"]
-    command += ["--policy", str(folder / "policy.yaml")]
+    command += ["--policy", str(folder / "policy.yaml"), "--queries", str(folder / "home" / "names.gq")]
+    home = folder / "home"
+    home.mkdir()
+    (home / "names.gq").write_text(f"{NAMES}\n{ADD}\n", encoding="utf-8")
     with run_server(command, folder / "log", {"OMNIGRAPH_SERVER_BEARER_TOKEN": TOKEN}) as running:
-        home = folder / "home"
-        home.mkdir()
         config = f"""\
 operator: {{actor: act-mira}}
 servers: {{here: {{url: "{running.url}"}}, away: {{url: "http://127.0.0.1:9"}}}}
@@ -61,9 +62,14 @@ profiles:
 aliases:
   names: {{profile: served, file: names.gq, query: names, format: csv}}
   add: {{profile: served, file: names.gq, query: add, args: [name], mutation: true}}
+  all: {{server: here, graph: served, query: names, format: csv}}
+  enter: {{profile: served, query: add, args: [name], mutation: true}}
+  sneak: {{server: here, graph: served, query: add, args: [name]}}
+  lost: {{store: ../g.omni, query: names}}
+  torn: {{server: here, store: ../g.omni, query: names}}
+  blank: {{server: here, graph: served}}
 """
         (home / "config.yaml").write_text(config, encoding="utf-8")
-        (home / "names.gq").write_text(f"{NAMES}\n{ADD}\n", encoding="utf-8")
         assert command_of(folder, "login", "here", "--token", TOKEN).code == 0
         yield folder, running
 
@@ -209,3 +215,69 @@ def test_aliases_run_through_the_server_of_their_profile(twins):
     # The operator's actor is for graphs that commands open themselves; the server knows who asks.
     assert json.loads(added.out)["actor_id"] == "default"
     assert "zed,null\n" in command_of(folder, "alias", "names").out
+
+
+def test_stored_queries_of_a_server_answer_as_those_of_files(twins):
+    folder, _ = twins
+    served, files = ("--profile", "served"), ("--store", "g.omni", "--queries", "home/names.gq")
+    for arguments, code in (
+        (("queries", "list"), 0),
+        (("queries", "list", "--json"), 0),
+        (("queries", "validate"), 0),
+        (("queries", "validate", "--json"), 0),
+        (("query", "names", "--format", "csv", "--limit-rows", "1000"), 0),
+        (("query", "names", "--branch", "nope"), 5),
+        (("query", "nmes"), 5),
+        (("query", "add"), 2),
+        (("mutate", "names"), 2),
+        (("mutate", "add"), 2),
+        (("mutate", "add", "--param", "name=x", "--if-commit", "0" * 26, "--json"), 4),
+    ):
+        name = arguments[:2] if arguments[0] == "queries" else arguments[:1]
+        rest = arguments[len(name) :]
+        asked, read = (command_of(folder, *name, *scope, *rest) for scope in (served, files))
+        assert (asked.code, read.code) == (code, code), (arguments, asked.err, read.err)
+        assert VARYING.sub("_", asked.err) == VARYING.sub("_", read.err)
+        if name != ("query",) or code:
+            assert VARYING.sub("_", asked.out) == VARYING.sub("_", read.out)
+
+
+def test_a_stored_mutation_of_a_server_is_by_whom_the_token_says(twins):
+    folder, _ = twins
+    done = command_of(folder, "mutate", "add", "--profile", "served", "--param", "name=stored", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["actor_id"] == "default"
+    refused = command_of(folder, "mutate", "add", "--profile", "served", "--param", "name=stored", "--as", "zoe")
+    assert "--as does not apply to a graph of a server" in refused.err
+
+
+def test_files_of_queries_are_for_a_storage_and_a_name(twins):
+    folder, _ = twins
+    for arguments, message, hint in (
+        (("query", "names", "--profile", "served", "--queries", "home/names.gq"), "does not apply", "of its own"),
+        (("queries", "validate", "--store", "g.omni"), "no stored queries are given", "--queries PATH"),
+        (("query", "g.omni", "names"), "no text given for query 'names'", "--queries PATH, or a server"),
+        (("mutate", "g.omni", "add"), "no text given for query 'add'", "--queries PATH, or a server"),
+        (("query", "g.omni", "-e", NAMES, "--queries", "home/names.gq"), "--queries is for a stored query", ""),
+        (("query", "names", "--profile", "served", "--engine", "spark"), "only the server knows the text", "Spark"),
+    ):
+        done = command_of(folder, *arguments)
+        assert done.code == 2, arguments
+        assert message in done.err
+        assert hint in done.err
+
+
+def test_aliases_stand_for_stored_queries_of_a_server(twins):
+    folder, _ = twins
+    entered = command_of(folder, "alias", "enter", "yan")
+    assert (entered.code, entered.out.splitlines()[0]) == (0, "changed main via add: 1 node, 0 edges")
+    assert "yan,null\n" in command_of(folder, "alias", "all").out
+    for name, message in (
+        ("sneak", "set mutation: true under aliases.sneak"),
+        ("lost", "only a server has stored queries"),
+        ("torn", "must set exactly one of store, profile and server"),
+        ("blank", "names no query"),
+    ):
+        refused = command_of(folder, "alias", name, *(["x"] if name == "sneak" else []))
+        assert refused.code == 2, name
+        assert message in refused.err

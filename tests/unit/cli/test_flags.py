@@ -28,6 +28,8 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "queries list": READS,
+    "queries validate": READS,
     "embed": WRITES,
     "blob get": READS,
     "blob stat": READS,

@@ -89,11 +89,16 @@ class Defaults:
 
 @record
 class Alias:
-    """A query under a short name. What it lacks is found when it is used, not when the file is read."""
+    """A query under a short name. What it lacks is found when it is used, not when the file is read.
+
+    With a ``file`` it is a declaration of that, otherwise a stored query of the server.
+    """
 
     name: str
     store: str | None = None
     profile: str | None = None
+    server: str | None = None
+    graph: str | None = None
     file: str | None = None
     query: str | None = None
     branch: str | None = None
@@ -253,6 +258,8 @@ def _alias(name: str, section: Section, folder: Path) -> Alias:
         name=name,
         store=_store(section, folder),
         profile=section.text("profile"),
+        server=section.text("server"),
+        graph=section.text("graph"),
         file=None if file is None else str(_below(folder, file)),
         query=section.text("query"),
         branch=section.text("branch"),

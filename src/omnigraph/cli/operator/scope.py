@@ -88,6 +88,11 @@ def active_profile() -> str | None:
     return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
 
 
+def is_chosen(given: str | None) -> bool:
+    """Whether the command line itself names what the command works on; ``given`` is the address, if it has one."""
+    return given is not None or _chosen_server.get() is not None or _chosen_profile.get() is not None
+
+
 def environment_store() -> str | None:
     """Return the storage that the environment names; a profile that the command line names goes before it."""
     return None if _chosen_profile.get() is not None else os.environ.get(STORE_VARIABLE) or None

@@ -29,10 +29,10 @@ def validate_queries(graph: OpenGraph, request: ValidateQueriesRequest, attached
     """Return that none is broken.
 
     Raises:
-        BranchMissingError: there is no such branch.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
     """
     del attached
-    graph.snapshot(request.branch)
+    graph.snapshot(request.branch, request.at)
     return QueryReport(checked=0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
-from omnigraph.cli.graphs import consents, graph_address, open_graph
+from omnigraph.cli.graphs import CommandBackend, consents, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     AsJson,
@@ -26,11 +26,14 @@ from omnigraph.cli.options import (
     QueryFile,
     QueryName,
     QueryText,
+    StoredFiles,
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cli.stored import find_queries, refuse_unused_files
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import AffectedLimitError, LimitExceeded, QueryParameterError
+from omnigraph.operations.stored import InvokeMutationRequest
 from omnigraph.operations.writes import MutateRequest
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     params: Params = None,
     params_path: ParamsFile = None,
     param: Param = None,
+    queries: StoredFiles = None,
     branch: Branch = "main",
     expected_head: IfCommit = None,
     on_conflict: OnConflict = ConflictRule.RERUN,
@@ -114,32 +118,46 @@ def mutate(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Insert, update and delete rows with a query, in a single atomic commit.
 
+    Without --query and -e, NAME is a stored query: one of the server, or one of the files that --queries names.
     Exits with code 3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit given by
     --if-commit, 9 if more than --max-affected entities would change. On a terminal, it asks before it changes more
     than 10,000.
     """
-    refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
-    source = read_query(query_path, query_text, query_name)
-    given = read_params(params, params_path, param or ())
-    with open_graph(graph_address(graph), blob_bases=blob_bases) as backend:
-        request = MutateRequest(
-            text=source.data,
-            params=given,
-            name=query_name,
-            params_form="strict",
-            branch=branch,
-            **commit.to_fields(),
-            expected_head=expected_head,
-            on_conflict=on_conflict.value,
-            max_affected=max_affected,
-            source_name=source.name,
-        )
-        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
+    asked: dict[str, Any] = {
+        "params_form": "strict",
+        "branch": branch,
+        **commit.to_fields(),
+        "expected_head": expected_head,
+        "on_conflict": on_conflict.value,
+        "max_affected": max_affected,
+    }
+    if query_name is not None and query_path is None and query_text is None:
+        given = read_params(params, params_path, param or ())
+        stored = InvokeMutationRequest(name=query_name, params=given, **asked)
+        with find_queries(graph, queries, mode="read_write", blob_bases=blob_bases, wanted=query_name) as place:
+            result = execute_mutation(place.backend, stored, as_json=as_json)
+    else:
+        refuse_unused_files(queries)
+        refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
+        source = read_query(query_path, query_text, query_name)
+        given = read_params(params, params_path, param or ())
+        request = MutateRequest(text=source.data, params=given, name=query_name, source_name=source.name, **asked)
+        with open_graph(graph_address(graph), blob_bases=blob_bases) as backend:
+            result = execute_mutation(backend, request, as_json=as_json)
     show_mutation(result, as_json=as_json)
     return 0
 
 
-def execute_asking(execute: Callable[[MutateRequest], MutationResult], request: MutateRequest) -> MutationResult:
+def execute_mutation(
+    backend: CommandBackend, request: MutateRequest | InvokeMutationRequest, *, as_json: bool
+) -> MutationResult:
+    """Run a mutation, of a text or a stored one; only who wants text is asked about very many entities."""
+    return backend.execute(request) if as_json else execute_asking(backend.execute, request)
+
+
+def execute_asking(
+    execute: Callable[[Any], MutationResult], request: MutateRequest | InvokeMutationRequest
+) -> MutationResult:
     """Run a mutation; on a terminal, ask before it changes very many entities, unless it says how many it may."""
     if request.max_affected is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return execute(request)

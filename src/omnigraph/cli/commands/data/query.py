@@ -7,7 +7,7 @@ import shutil
 import sys
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TextIO, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never, cast
 
 import typer
 
@@ -34,12 +34,15 @@ from omnigraph.cli.options import (
     QueryText,
     ReadBranch,
     SnapshotSchema,
+    StoredFiles,
     expand_options,
     refuse_two_states,
 )
 from omnigraph.cli.output import LineBuffer, PlainReport, choose_output, whole_document, write_line
+from omnigraph.cli.stored import QueryPlace, find_queries, refuse_unused_files
 from omnigraph.cli.usage import usage_error
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
+from omnigraph.operations.stored import InvokeReadRequest
 from omnigraph.records import record
 from omnigraph.values import size_of
 
@@ -112,19 +115,28 @@ class ReadOptions:
             FileMissingError, FileAccessError: a file that they name cannot be read.
             QueryParameterError: the parameters are not JSON.
         """
-        refuse_two_states(self.branch, self.snapshot)
         refuse_second_stdin([path for path in (self.query_path, self.params_path) if path is not None])
         source = read_query(self.query_path, self.query_text, self.query_name)
-        return QueryRequest(
-            text=source.data,
-            params=read_params(self.params, self.params_path, self.param or ()),
-            name=self.query_name,
-            params_form="strict",
-            branch="main" if self.branch is None else self.branch,
-            at=self.snapshot,
-            options=self.limits(),
-            source_name=source.name,
-        )
+        return QueryRequest(text=source.data, name=self.query_name, source_name=source.name, **self._asked())
+
+    @property
+    def stored_name(self) -> str | None:
+        """The stored query that they name; None if they give a text, or nothing."""
+        return self.query_name if self.query_path is None and self.query_text is None else None
+
+    def invocation(self, name: str) -> InvokeReadRequest:
+        """Return what they ask of a stored query; raises what :meth:`request` does."""
+        return InvokeReadRequest(name=name, **self._asked())
+
+    def _asked(self) -> dict[str, Any]:
+        refuse_two_states(self.branch, self.snapshot)
+        return {
+            "params": read_params(self.params, self.params_path, self.param or ()),
+            "params_form": "strict",
+            "branch": "main" if self.branch is None else self.branch,
+            "at": self.snapshot,
+            "options": self.limits(),
+        }
 
     def limits(self) -> QueryOptions:
         """Return how the read is to be done, and when it is to be given up.
@@ -248,21 +260,36 @@ def query(
     *,
     graph: GraphOptions,
     read: ReadOptions,
+    queries: StoredFiles = None,
     spark_options: SparkOptions,
     form: RowFormat = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a read query on the newest state of a branch or on an earlier one.
 
+    Without --query and -e, NAME is a stored query: one of the server, or one of the files that --queries names.
     --json means --format json, with errors as JSON too. Nothing is printed unless the whole read succeeds.
     A query runs on Spark only with --engine spark or a Spark setting; the rows are the same.
     """
     spark = spark_options.request()
-    request = read.request()
     chosen = choose_format(as_json=as_json, given=form)
+    name = read.stored_name
+    if name is not None:
+        asked = read.invocation(name)
+        with find_queries(graph, queries, wanted=name) as place:
+            write_result(_run_stored(place, asked, spark), chosen, sys.stdout)
+        return 0
+    refuse_unused_files(queries)
+    request = read.request()
     with open_graph(graph_address(graph), mode="read_only") as backend:
         write_result(_run(backend, request, spark), chosen, sys.stdout)
     return 0
+
+
+def _run_stored(place: QueryPlace, request: InvokeReadRequest, spark: SparkRequest) -> Result:
+    if not choose_plainly(spark).is_spark:
+        return place.backend.execute(request)
+    return _run(place.graph, cast("QueryRequest", place.declared(request)), spark)
 
 
 def _run(backend: CommandBackend, request: QueryRequest, spark: SparkRequest) -> Result:

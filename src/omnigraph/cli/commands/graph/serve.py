@@ -12,7 +12,7 @@ import typer
 
 from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import GraphOptions, expand_options
+from omnigraph.cli.options import GraphOptions, StoredFiles, expand_options
 from omnigraph.cli.output import write_line
 from omnigraph.runtime import Runtime
 
@@ -29,12 +29,7 @@ def serve(
     bind: Annotated[
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen; port 0 takes any free one.")
     ] = "127.0.0.1:8080",
-    queries: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queries", metavar="PATH", help="A .gq file or a folder of them, to invoke by name; may repeat."
-        ),
-    ] = None,
+    queries: StoredFiles = None,
     policy: Annotated[
         str | None, typer.Option("--policy", metavar="FILE", help="The policy bundle that decides who may do what.")
     ] = None,

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.commands.data.mutate import execute_asking, parameter_value, read_params, show_mutation
+from omnigraph.cli.commands.data.mutate import execute_mutation, parameter_value, read_params, show_mutation
 from omnigraph.cli.commands.data.query import ResultFormat, RowFormat, choose_format, write_result
-from omnigraph.cli.files import read_input
-from omnigraph.cli.graphs import open_graph, scope_address
+from omnigraph.cli.files import InputFile, read_input
+from omnigraph.cli.graphs import ServedAddress, open_graph, scope_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
-from omnigraph.cli.operator.scope import profile_scope
+from omnigraph.cli.operator.scope import ServerScope, profile_scope, server_url
 from omnigraph.cli.options import AsJson, Message, Param, Params, ParamsFile
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import WrongQueryKindError
 from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest
 from omnigraph.operations.writes import MutateRequest
+from omnigraph.records import record
 
 app = new_app()
 
@@ -43,32 +45,29 @@ def alias(
 ) -> int:
     """Run a query by the short name that it has in the operator config, on the graph set there.
 
+    It is a stored query of a server, or a declaration of a file.
     --params and --param override arguments, and arguments override the parameters of the config. A mutation runs only
     if the alias sets `mutation: true`.
     """
     config = operator_config()
     chosen = find_named(config, "alias", name)
-    store, file = _bound(config, chosen)
+    bound = _bound(config, chosen)
     given = merge_parameters(chosen, arguments or (), read_params(params, params_path, param or ()))
     if chosen.mutation:
-        return _mutate(config, chosen, store, file, given, message=message, as_json=_wants_json(form, as_json=as_json))
+        wants_json = _wants_json(form, as_json=as_json)
+        with open_graph(bound.address) as backend:
+            asked = bound.mutation(given, actor=config.actor, message=message)
+            show_mutation(execute_mutation(backend, asked, as_json=wants_json), as_json=wants_json)
+        return 0
     if message is not None:
         raise usage_error(
             f"alias '{name}' reads and makes no commit", value="--message", expected="no --message", hint="leave it out"
         )
-    source = read_input(file)
     form = choose_format(as_json=as_json, given=form, alias=chosen.format)
-    with open_graph(store, mode="read_only") as backend:
+    asked_read = bound.read(given)
+    with open_graph(bound.address, mode="read_only") as backend:
         try:
-            request = QueryRequest(
-                text=source.data,
-                params=given,
-                name=chosen.query,
-                params_form="strict",
-                branch=chosen.branch or _MAIN,
-                source_name=source.name,
-            )
-            result = backend.execute(request)
+            result = backend.execute(asked_read)
         except WrongQueryKindError as problem:
             hint = f"set mutation: true under aliases.{name} in {config.path} to let it write"
             raise WrongQueryKindError(problem.message, details=problem.details, hint=hint) from problem
@@ -98,37 +97,60 @@ def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
     return merged or None
 
 
-def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
-    """Return the storage and the file of an alias."""
-    if (alias.store is None) == (alias.profile is None):
-        raise alias.problem("must set exactly one of store and profile", expected="store or profile")
-    if alias.file is None:
-        raise alias.problem("has no query file", expected="file")
+@record
+class _Bound:
+    """What an alias stands for: a graph, and a declaration of a file, or a stored query if there is none."""
+
+    address: str
+    name: str | None
+    branch: str
+    file: InputFile | None
+
+    def read(self, params: Any) -> QueryRequest | InvokeReadRequest:
+        """Return the read."""
+        asked: dict[str, Any] = {"params": params, "params_form": "strict", "branch": self.branch}
+        if self.file is None:
+            return InvokeReadRequest(name=self.name or "", **asked)
+        return QueryRequest(text=self.file.data, name=self.name, source_name=self.file.name, **asked)
+
+    def mutation(self, params: Any, *, actor: str | None, message: str | None) -> MutateRequest | InvokeMutationRequest:
+        """Return the mutation."""
+        asked: dict[str, Any] = {"params": params, "params_form": "strict", "branch": self.branch}
+        asked |= {"actor": actor, "message": message}
+        if self.file is None:
+            return InvokeMutationRequest(name=self.name or "", **asked)
+        return MutateRequest(text=self.file.data, name=self.name, source_name=self.file.name, **asked)
+
+
+def _bound(config: OperatorConfig, alias: Alias) -> _Bound:
+    """Return what an alias stands for.
+
+    Raises:
+        ConfigError: it names no graph or several, or no query.
+    """
+    places = {"store": alias.store, "profile": alias.profile, "server": alias.server}
+    named = [name for name, value in places.items() if value is not None]
+    if len(named) != 1:
+        raise alias.problem("must set exactly one of store, profile and server", expected="store, profile or server")
+    if alias.graph is not None and alias.store is not None:
+        raise alias.problem("names a storage, which holds one graph", expected="no graph")
     if alias.mutation and alias.format is not None:
         raise alias.problem("is a mutation, which returns no rows and has no format", expected="one of the two")
+    address = _address(config, alias)
+    if alias.file is None and not isinstance(address, ServedAddress):
+        raise alias.problem("has no query file; only a server has stored queries", expected="file, or server")
+    if alias.file is None and alias.query is None:
+        raise alias.problem("names no query", expected="query, or file")
+    file = None if alias.file is None else read_input(alias.file)
+    return _Bound(address=address, name=alias.query, branch=alias.branch or _MAIN, file=file)
+
+
+def _address(config: OperatorConfig, alias: Alias) -> str:
     if alias.store is not None:
-        return alias.store, alias.file
-    return scope_address(profile_scope(config, find_named(config, "profile", alias.profile or ""))), alias.file
-
-
-def _mutate(
-    config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, message: str | None, as_json: bool
-) -> int:
-    source, branch = read_input(file), alias.branch or _MAIN
-    with open_graph(store) as backend:
-        request = MutateRequest(
-            text=source.data,
-            params=given,
-            name=alias.query,
-            params_form="strict",
-            branch=branch,
-            actor=config.actor,
-            message=message,
-            source_name=source.name,
-        )
-        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
-    show_mutation(result, as_json=as_json)
-    return 0
+        return alias.store
+    if alias.server is not None:
+        return scope_address(ServerScope(url=server_url(config, alias.server), graph_id=alias.graph))
+    return scope_address(profile_scope(config, find_named(config, "profile", alias.profile or ""), alias.graph))
 
 
 def _wants_json(form: ResultFormat | None, *, as_json: bool) -> bool:
