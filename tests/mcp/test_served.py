@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 import omnigraph
+from mcp import StdioServerParameters
+from tests.e2e.process import clean_environment
 from tests.mcp.agent import Agent, Person, connect
 from tests.mcp.conftest import make_club
-from tests.server.process import WAIT_S, RunningServer, run_server
+from tests.server.process import ROOT, WAIT_S, RunningServer, run_server
 
 TOKENS = {name: f"token-of-{name}" for name in ("planner", "scout", "ada")}
 POLICY = """\
@@ -53,6 +56,7 @@ query private_harbours() {
     order { name }
 }
 """
+OWN = "agents/planner/between"
 RENAME = "query rename($name: String) { update Boat set { name: $name } where sail = 'NOR-1' }"
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -261,3 +265,22 @@ def test_an_operator_can_say_no(server: RunningServer, tmp_path: Path, option: s
     with run_server(command, tmp_path / "log", environment) as closed, closed.client() as http:
         found = http.post("/mcp", json=INITIALIZE, headers=BOTH)
         assert (found.status_code, found.json()["error"]) == (404, "no such path")
+
+
+def test_a_process_may_stand_between_an_agent_and_a_server(server: RunningServer, person: Person):
+    """The command asks a server as other commands do: its token says who writes, and its policy decides."""
+    environment = clean_environment(
+        PYTHONPATH=str(ROOT / "src"), OMNIGRAPH_BEARER_TOKEN=TOKENS["planner"], OMNIGRAPH_AUTO_MAINTENANCE="0"
+    )
+    arguments = ["-m", "omnigraph", "mcp", "--server", server.url, "--graph", "club"]
+    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    with connect(command, person=person) as agent:
+        assert {"boats_of", "stored_query_list"} <= set(agent.tools())
+        assert agent.call("boats_of", params={"harbour": "vik"}, max_rows=1)["has_more"]
+        error = agent.fail("mutate", text=RENAME, params={"name": "x"}, branch="main")
+        assert error["code"] == "policy.denied"
+        written = {"text": RENAME, "params": {"name": "Between"}, "idempotency_key": "between", "branch": OWN}
+        agent.call("branch_create", name=OWN)
+        first, second = (agent.call("mutate", **written) for _ in range(2))
+        assert first["commit"] == second["commit"]
+        assert len(agent.call("log", branch=OWN, actor="planner")["commits"]) == 1

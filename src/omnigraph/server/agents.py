@@ -90,7 +90,9 @@ def _protected(policy: Policy | None) -> frozenset[str]:
 
 async def exchange(service: Service, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one message. Nothing is kept for the next: whichever process gets it, by whichever actor, can answer."""
-    manager = StreamableHTTPSessionManager(agent_server(ServedHost(service)), json_response=True, stateless=True)
+    if service.agents is None:
+        service.agents = agent_server(ServedHost(service))
+    manager = StreamableHTTPSessionManager(service.agents, json_response=True, stateless=True)
     is_read = False
 
     async def replay() -> Message:

@@ -52,6 +52,8 @@ class Service:
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
         self.running = RunningCalls()
+        # What speaks with agents; made for the first of them, because its library is an extra.
+        self.agents: Any = None
         self._show()
         self._reads: anyio.CapacityLimiter | None = None
         self._writes: anyio.CapacityLimiter | None = None

@@ -126,6 +126,8 @@ class ControlSettings:
         transaction_idle_s: for how long a transaction may not be used before it is rolled back;
             ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
         agents: how graphs are offered to agents.
+        cluster_poll_ms: how often a server of a cluster looks whether another revision was applied; 0 leaves that to
+            ``SIGHUP``; ``OMNIGRAPH_CLUSTER_POLL_MS``.
 
     Raises:
         UsageError: an address makes no sense.
@@ -140,6 +142,7 @@ class ControlSettings:
     notice_s: int = 0
     transaction_idle_s: int = 600
     agents: AgentSettings = field(default_factory=AgentSettings)
+    cluster_poll_ms: int = 2000
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ControlSettings:
@@ -177,12 +180,21 @@ class ControlSettings:
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
             agents=AgentSettings.from_environment(environment),
+            cluster_poll_ms=_number(environment, "OMNIGRAPH_CLUSTER_POLL_MS", 2000),
             **numbers(
                 drain_s="OMNIGRAPH_DRAIN_SECONDS",
                 notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS",
                 transaction_idle_s="OMNIGRAPH_TRANSACTION_IDLE_SECONDS",
             ),
         )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number that may be 0."""
+    if environment.get(name, "").strip() == "0":
+        return 0
+    found = _positive(environment, name)
+    return default if found is None else found
 
 
 def _positive(environment: Mapping[str, str], name: str) -> int | None:
