@@ -19,12 +19,14 @@ from pathlib import Path
 import lance
 
 import omnigraph
+from omnigraph.cluster.ledger.place import LOCK
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.pipelines.results import CheckReport, RunReport, StepReport
 from omnigraph.store.location import Storage
 from omnigraph.txn.manifest.rows import RunMark
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
+from tests.cluster_directory import small, whole
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment
 from tests.embedding_server import Reply, serve
@@ -227,7 +229,32 @@ def _operator(folder: Path) -> None:
     (folder / "operator.yaml").rename(folder / "home" / "config.yaml")
 
 
+def _removed(folder: Path) -> None:
+    """A cluster of two graphs that was applied; its config has lost one of them since."""
+    atlas = whole(folder / "atlas")
+    assert atlas.session().import_graphs().is_ok
+    assert atlas.session().apply(actor="zoe").is_converged
+    atlas.policies.pop("books-acl")
+    atlas.drop_graph("books")
+
+
+def _locked(folder: Path) -> None:
+    """Two clusters whose ledgers were locked by commands that are gone."""
+    for name in ("atlas", "second"):
+        cluster = small(folder / name)
+        assert cluster.session().import_graphs().is_ok
+        assert cluster.session().apply(actor="zoe").is_converged
+        # Cases run on a copy, and an observation holds the address of its graph.
+        cluster.edit_state(lambda state: state.update(observations={}))
+        place = cluster.place()
+        lock = {"version": 1, "lock_id": str(place.runtime.ids.ulid()), "operation": "apply"}
+        document = {**lock, "created_at": "2026-01-31T10:00:00.000Z", "pid": 4242}
+        place.objects.put(LOCK, json.dumps(document).encode())
+
+
 _GRAPHS: dict[str, Callable[[Path], None]] = {
+    "removed": _removed,
+    "locked": _locked,
     "files": _nothing,
     "people": _people,
     "torn": _torn,

@@ -58,10 +58,8 @@ class StateObservations:
         """Return who holds the lock, as a line."""
         if self.lock is None:
             return "  not locked"
-        age = "" if self.lock_age_seconds is None else f", {counted(self.lock_age_seconds, 'second')} ago"
-        lock = self.lock
-        holder = f"`cluster {lock.operation}` (lock {lock.lock_id}, process {lock.pid})"
-        return f"  locked by {holder} since {lock.created_at}{age}"
+        holder = f"`cluster {self.lock.operation}` (lock {self.lock.lock_id}, process {self.lock.pid})"
+        return f"  locked by {holder} since {self.lock.created_at}"
 
 
 @record

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, ExportSettings, check_export
 from omnigraph.engine.export.folder import ExportJob, ExportPart, write_part
+from omnigraph.engine.export.holds import holding_graph
 from omnigraph.engine.export.manifest import ExportedFile
 from omnigraph.engine.export.options import Progress
 from omnigraph.engine.open_graph import OpenGraph
@@ -65,7 +66,7 @@ def export(
     check_export(format, progress, settings)
     engine = engine_of(graph)
     storage = engine.store.storage
-    with counting():
+    with counting(), holding_graph(storage, engine.runtime):
         cut = engine.calls.run(lambda: export_cut(engine, branch, at, types))
         job = ExportJob.plan(cut, to, format, graph=storage, settings=settings or ExportSettings())
         ready = session_for(storage, spark)

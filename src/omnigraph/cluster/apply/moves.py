@@ -121,11 +121,12 @@ class GraphMoves:
             version = self._graphs.create(
                 graph.graph_id, graph.schema_data, actor=self._actor, source_name=graph.schema_path
             )
-        self._note(sidecar, version)
+        noted = self._note(sidecar, version)
         self._draft.set_graph(
             graph.graph_id, provider=graph.provider, external_blobs=stored_policy(graph.external_blobs)
         )
         self._know_schema(graph, version)
+        self.finished.append(noted)
 
     def _migrate(self, graph: DeclaredGraph) -> None:
         address, text = schema_address(graph.graph_id), graph.schema_data
@@ -140,8 +141,9 @@ class GraphMoves:
             sidecar = self._announce("schema_apply", graph.graph_id, desired=graph.schema_digest, observed=version)
             with self._moving(sidecar):
                 done = self._graphs.migrate(opened, text, actor=self._actor, source_name=graph.schema_path)
-            self._note(sidecar, done.manifest_version)
+            noted = self._note(sidecar, done.manifest_version)
         self._know_schema(graph, done.manifest_version)
+        self.finished.append(noted)
 
     def _delete(self, plan: ClusterPlan, graph_id: str, approvals: tuple[Approval, ...]) -> None:
         address, required = graph_address(graph_id), plan.approval_of(graph_id)
@@ -155,8 +157,9 @@ class GraphMoves:
         sidecar = self._announce("graph_delete", graph_id, observed=observed, approval_id=current.approval_id)
         with self._moving(sidecar):
             self._graphs.remove(graph_id)
-        self._note(sidecar, None)
+        noted = self._note(sidecar, None)
         bury_graph(self._draft, sidecar, approvals, self._place.now(), self._actor)
+        self.finished.append(noted)
 
     def _announce(
         self,
@@ -204,16 +207,16 @@ class GraphMoves:
         if is_same and found.exists == (sidecar.kind != "graph_create"):
             self._sidecars.remove(sidecar, self._findings)
 
-    def _note(self, sidecar: Sidecar, version: int | None) -> None:
-        """Keep how a move ended; the ledger is what says that it did."""
+    def _note(self, sidecar: Sidecar, version: int | None) -> Sidecar:
+        """Keep how a move ended, and return the sidecar that says so; the ledger is what makes it stand."""
         noted = msgspec.structs.replace(sidecar, expected_manifest_version=version)
         try:
             self._sidecars.write(noted)
         except OmnigraphError:
             self._is_stopped = True
             raise
-        self.finished.append(noted)
         self._place.runtime.failpoints.hit("cluster.apply.after_note")
+        return noted
 
     def _know_schema(self, graph: DeclaredGraph, version: int) -> None:
         self._draft.resources[schema_address(graph.graph_id)] = StoredResource(digest=graph.schema_digest)

@@ -85,11 +85,11 @@ class PayloadStore:
         A text that is not what its name says is replaced.
 
         Raises:
-            ClusterStateError: ``resource_payload_write_error``, or it cannot be looked at.
+            ClusterStateError: ``resource_payload_write_error``.
         """
-        if self.look(payload) is PayloadState.WHOLE:
-            return False
         try:
+            if self.look(payload) is PayloadState.WHOLE:
+                return False
             self._place.objects.put(payload.key, data, sync=True)
         except OmnigraphError as problem:
             message = f"cannot store the text of {payload.address}: {problem.message}"

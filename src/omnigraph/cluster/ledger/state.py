@@ -58,7 +58,7 @@ class StoredResource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     external_blob_policy: StoredBlobPolicy | None = None
 
 
-class AppliedRevision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class AppliedRevision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was applied. ``config_digest`` is there once nothing of a config was left to do."""
 
     config_digest: str | None = None

@@ -210,9 +210,10 @@ def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> E
         StorageUnavailableError, StorageDeniedError: the folder cannot be written.
     """
     from omnigraph.engine.export import check_export, export_folder  # noqa: PLC0415 - a query needs none of it
+    from omnigraph.engine.export.holds import holding_graph  # noqa: PLC0415 - see above
 
     check_export(request.format, attached.progress, request.settings)
-    with counting():
+    with counting(), holding_graph(graph.store.storage, graph.runtime):
         return export_folder(
             export_cut(graph, request.branch, request.at, request.types),
             request.to,
@@ -227,10 +228,11 @@ def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> E
 def export_stream(graph: OpenGraph, request: ExportStreamRequest, attached: Attachments) -> ExportResult:
     """Write all rows as JSONL to the attached sink; whatever was written before an error is to be thrown away."""
     from omnigraph.engine.export import check_sink, export_stream  # noqa: PLC0415 - a query needs none of it
+    from omnigraph.engine.export.holds import holding_graph  # noqa: PLC0415 - see above
 
     check_sink(attached.sink)
     check_callable("progress", attached.progress)
-    with counting():
+    with counting(), holding_graph(graph.store.storage, graph.runtime):
         cut = export_cut(graph, request.branch, request.at, request.types)
         return export_stream(cut, attached.sink, runtime=graph.runtime, progress=attached.progress)
 
