@@ -125,11 +125,11 @@ bench-startup: setup ## Time short commands beside the bare imports of pyarrow a
 bench-vectors: setup ## Nearest vectors, exact and approximate, beside numpy and bare Lance (ROWS=100000)
 	$(BIN)/python bench/vectors.py --rows $(or $(ROWS),100000)
 
-bench-mcp: setup ## Queries of an agent over standard input and output and HTTP, as ratios to the Python API
-	$(BIN)/python bench/agents.py
-
 bench-server: setup ## Requests per second and latencies of a server beside the embedded graph
 	$(BIN)/python bench/server.py
+
+bench-mcp: setup ## Reads of an agent over stdio and HTTP beside the Python API, as ratios
+	$(BIN)/python bench/agents.py
 
 bench-growth: setup ## Memory, open files, threads, bytes, calls and times of COMMITS=10000 commits of one row, and of 500 branches
 	$(BIN)/python bench/growth.py --commits $(or $(COMMITS),10000)
