@@ -83,6 +83,7 @@ def test_an_address_that_names_nothing_is_an_error_with_a_code(agent: Agent, uri
     assert agent.unread(uri).error.data["code"] == code
 
 
+@pytest.mark.more
 def test_a_large_schema_is_not_shown_whole(tmp_path):
     fields = "\n".join(f"    property_{number}: String?" for number in range(100))
     text = "\n".join(f"node Type{number} {{\n    name: String @key\n{fields}\n}}" for number in range(30))

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 import omnigraph
 from mcp import StdioServerParameters
@@ -228,6 +229,19 @@ def test_requests_are_named_and_told_of_as_on_other_routes(server: RunningServer
     assert {one.get("route") for one in told if "route" in one} == {"/graphs/{graph_id}/mcp"}
 
 
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+def test_every_earlier_version_of_the_protocol_is_spoken(server: RunningServer, version: str):
+    params = {**INITIALIZE["params"], "protocolVersion": version}
+    call = {"name": "query", "arguments": {"text": "query q() { match { $h: Harbour } return { count($h) as n } }"}}
+    with server.client(TOKENS["ada"]) as http:
+        greeted = http.post("/mcp", json={**INITIALIZE, "params": params}, headers=BOTH).json()["result"]
+        assert greeted["protocolVersion"] == version
+        message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        found = http.post("/mcp", json=message, headers={**BOTH, "MCP-Protocol-Version": version}).json()["result"]
+        (content,) = found["content"]
+        assert json.loads(content["text"])["rows"] == [{"n": 3}]
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -256,7 +270,7 @@ def test_what_one_actor_asked_is_not_seen_by_another(server: RunningServer, plan
         assert scout.fail("merge", source=written["branch"])["code"] == "policy.denied"
 
 
-@pytest.mark.parametrize("option", ["--no-mcp", "OMNIGRAPH_MCP"])
+@pytest.mark.parametrize("option", ["--no-mcp", pytest.param("OMNIGRAPH_MCP", marks=pytest.mark.more)])
 def test_an_operator_can_say_no(server: RunningServer, tmp_path: Path, option: str):
     place = make_club(tmp_path / "club.omni")
     command = ["omnigraph", "serve", str(place), "--bind", "127.0.0.1:0", "--unauthenticated"]
@@ -267,6 +281,7 @@ def test_an_operator_can_say_no(server: RunningServer, tmp_path: Path, option: s
         assert (found.status_code, found.json()["error"]) == (404, "no such path")
 
 
+@pytest.mark.more
 def test_a_process_may_stand_between_an_agent_and_a_server(server: RunningServer, person: Person):
     """The command asks a server as other commands do: its token says who writes, and its policy decides."""
     environment = clean_environment(
