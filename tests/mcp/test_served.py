@@ -239,7 +239,7 @@ def test_every_earlier_version_of_the_protocol_is_spoken(server: RunningServer, 
         message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
         found = http.post("/mcp", json=message, headers={**BOTH, "MCP-Protocol-Version": version}).json()["result"]
         (content,) = found["content"]
-        assert json.loads(content["text"])["rows"] == [{"n": 3}]
+        assert json.loads(content["text"])["rows"] == [{"n": 4}]
 
 
 @pytest.mark.parametrize(
