@@ -124,7 +124,8 @@ def test_an_agent_writes_below_its_own_branches_alone(planner: Agent, server: Ru
     for branch in ("main", "agents/planner", "agents/planner2/x"):
         error = planner.fail("mutate", text=RENAME, params={"name": "No"}, branch=branch)
         assert error["kind"] in {"denied", "not_found"}
-    assert planner.fail("mutate", text=RENAME, params={"name": "No"}, branch="main")["code"] == "policy.denied"
+    denied = planner.fail("mutate", text=RENAME, params={"name": "No"}, branch="main")
+    assert (denied["code"], denied["next"][0]["tool"]) == ("policy.denied", "mutate")
     assert planner.fail("branch_create", name="agents/scout/mine")["code"] == "policy.denied"
     assert planner.fail("merge", source=written["branch"])["code"] == "policy.denied"
     # Nobody is asked about what would be denied anyway.
