@@ -135,7 +135,6 @@ SERVING_CODES = (
     "cluster_empty",
     "cluster_no_healthy_graphs",
     "embedding_api_key_unset",
-    "graph_open_error",
 )
 """About what a server boots from. Those that it shares with other commands stand above."""
 
@@ -199,7 +198,6 @@ _KINDS: Mapping[str, Kind] = {
             "graph_observation_error",
             "cluster_recovery_pending",
             "cluster_no_healthy_graphs",
-            "graph_open_error",
         ),
         Kind.UNAVAILABLE,
     ),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from omnigraph.engine.embedding.settings import EmbeddingSettings
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.stored_queries import QuerySource
 from omnigraph.records import record
@@ -21,6 +22,14 @@ _FALSE = frozenset({"", "0", "false"})
 
 
 @record
+class PolicyText:
+    """A policy bundle, and what errors call it."""
+
+    name: str
+    data: bytes = field(repr=False)
+
+
+@record
 class ServedGraph:
     """A graph to serve.
 
@@ -28,15 +37,28 @@ class ServedGraph:
         graph_id: what paths call it.
         uri: where it lives.
         queries: the files of its stored queries.
-        policy_file: the bundle that decides about it, if there is one.
+        policy_file: the bundle that decides about it, if a file has it.
+        policy: the bundle that decides about it, if it comes as a text.
         blob_bases: the bases of buckets whose objects Blobs may be given as.
+        embedding: who embeds its texts; the environment says so when None.
     """
 
     graph_id: str
     uri: str
     queries: tuple[QuerySource, ...] = ()
     policy_file: Path | None = None
+    policy: PolicyText | None = None
     blob_bases: tuple[str, ...] = ()
+    embedding: EmbeddingSettings | None = None
+
+
+@record
+class BlockedGraph:
+    """A graph that cannot be served, and why."""
+
+    graph_id: str
+    uri: str
+    reason: str
 
 
 @record
@@ -74,24 +96,28 @@ class ServerSettings:
 
     Args:
         graphs: the graphs to serve.
+        blocked: graphs that are known not to be served, and why.
         host: the address to listen on.
         port: the port to listen on; 0 lets the system choose.
         is_cluster: whether a cluster describes the graphs, so that schemas change through it alone.
         unauthenticated: whether the server may run without any token.
         requires_all_graphs: whether one graph that cannot be served keeps the server from starting.
-        policy_file: the bundle that decides about the server itself, if there is one.
+        policy_file: the bundle that decides about the server itself, if a file has it.
+        policy: the same, if it comes as a text.
         identity: variables of an identity provider that the command line gives; they win over the environment.
         owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
     """
 
     graphs: tuple[ServedGraph, ...]
+    blocked: tuple[BlockedGraph, ...] = ()
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
     is_cluster: bool = False
     unauthenticated: bool = False
     requires_all_graphs: bool = False
     policy_file: Path | None = None
+    policy: PolicyText | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 from omnigraph.engine.accepted import catalog_of
+from omnigraph.engine.embedding.settings import EmbeddingSettings
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
 from omnigraph.graph.graph import open as open_graph
 from omnigraph.ir.stored_queries import StoredQueries
@@ -15,7 +16,7 @@ from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy
 from omnigraph.records import record
 from omnigraph.server.access.decisions import load_graph_policy
-from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
+from omnigraph.server.config import BlockedGraph, ServedGraph, ServerSettings, is_graph_id
 
 _OPENS_AT_ONCE = 4
 
@@ -32,15 +33,7 @@ class ReadyGraph:
     # As the configuration has them.
     address: str = ""
     blob_bases: tuple[str, ...] = ()
-
-
-@record
-class BlockedGraph:
-    """A graph that could not be opened, and why."""
-
-    graph_id: str
-    uri: str
-    reason: str
+    embedding: EmbeddingSettings | None = None
 
 
 class Graphs:
@@ -60,7 +53,7 @@ class Graphs:
         """
         _refuse_doubles(settings.graphs)
         ready: dict[str, ReadyGraph] = {}
-        blocked: dict[str, BlockedGraph] = {}
+        blocked = {graph.graph_id: graph for graph in settings.blocked}
         with ThreadPoolExecutor(_OPENS_AT_ONCE, "omnigraph-open") as threads:
             for outcome in threads.map(lambda served: _open(served, before), settings.graphs):
                 if isinstance(outcome, ReadyGraph):
@@ -118,12 +111,12 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         reason = "the id does not consist of 1 to 64 letters, digits and dashes"
         return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=reason)
     known = () if before is None else before.ready.values()
-    same = (served.uri, served.blob_bases)
-    kept = next((graph.backend for graph in known if (graph.address, graph.blob_bases) == same), None)
+    same = (served.uri, served.blob_bases, served.embedding)
+    kept = next((graph.backend for graph in known if (graph.address, graph.blob_bases, graph.embedding) == same), None)
     is_kept = kept is not None
     try:
         policy = load_graph_policy(served)
-        backend = kept or open_graph(served.uri, external_blobs=served.blob_bases or None).backend
+        backend = kept or _backend(served)
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, uri=served.uri, reason=error.message)
     try:
@@ -141,7 +134,12 @@ def _open(served: ServedGraph, before: Graphs | None) -> ReadyGraph | BlockedGra
         policy=policy,
         address=served.uri,
         blob_bases=served.blob_bases,
+        embedding=served.embedding,
     )
+
+
+def _backend(served: ServedGraph) -> Backend:
+    return open_graph(served.uri, external_blobs=served.blob_bases or None, embedding=served.embedding).backend
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

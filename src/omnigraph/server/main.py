@@ -22,12 +22,13 @@ from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.access.oidc import OPTIONS
 from omnigraph.server.app import create_app, metrics_app
-from omnigraph.server.cluster import cluster_settings
+from omnigraph.server.cluster import ServedCluster, may_pass
 from omnigraph.server.config import DEFAULT_PORT, LOOPBACK, ServerSettings, is_set, parse_bind
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.lifecycle import Ending, Reloading, finish
 from omnigraph.server.control.logs import Redaction, configure_logs
 from omnigraph.server.control.settings import ControlSettings
+from omnigraph.server.control.watching import RevisionWatch
 from omnigraph.server.graphs import Graphs
 from omnigraph.server.middleware import refusing
 from omnigraph.server.service import Service
@@ -50,12 +51,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for option, (variable, text) in OPTIONS.items():
         parser.add_argument(option, dest=variable, metavar=variable.rpartition("OIDC_")[2], help=text)
     given = parser.parse_args(argv)
+    cluster = ServedCluster(given.cluster)
     identity = {name: value for name, _ in OPTIONS.values() if (value := getattr(given, name)) is not None}
 
     def load() -> ServerSettings:
         host, port = parse_bind(given.bind)
         return replace(
-            cluster_settings(given.cluster),
+            cluster.load(),
             host=host,
             port=port,
             unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
@@ -64,26 +66,27 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         )
 
     try:
-        code = serve(load(), load)
+        code = serve(load(), load, cluster)
     except OmnigraphError as error:
         sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         code = error.kind.exit_code
     sys.exit(code)
 
 
-def serve(settings: ServerSettings, load: Load | None = None) -> int:
+def serve(settings: ServerSettings, load: Load | None = None, cluster: ServedCluster | None = None) -> int:
     """Serve until a signal ends it, and return the exit code.
 
     Args:
         settings: what to serve.
         load: reads the configuration again when the process is told to; it stays the same when None.
+        cluster: the cluster that the configuration comes from, to be watched for another revision.
 
     Raises:
         OmnigraphError: the server cannot start.
     """
     redaction = Redaction()
     configure_logs(redaction)
-    redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    redaction.hide(_places(settings))
     runtime = Runtime.system()
     found = ControlSettings.from_environment(os.environ)
     found = replace(found, connections=room_for(found.connections))
@@ -97,7 +100,10 @@ def serve(settings: ServerSettings, load: Load | None = None) -> int:
     service = open_service(limited(settings), runtime, control)
     try:
         with listen(settings.host, settings.port) as listener:
-            asyncio.run(_serve(service, listener, lambda: limited(settings if load is None else load())))
+            reloading = Reloading(
+                lambda: reload_service(service, lambda: limited(settings if load is None else load()))
+            )
+            asyncio.run(_serve(service, listener, reloading, cluster))
     except BaseException:
         service.close()
         raise
@@ -126,10 +132,15 @@ def reload_service(service: Service, load: Load) -> str:
         OmnigraphError: something of it makes no sense or cannot be opened; nothing has changed.
     """
     settings = load()
-    service.control.redaction.hide({graph.graph_id: graph.uri for graph in settings.graphs})
+    service.control.redaction.hide(_places(settings))
     graphs, access = _open(settings, service.graphs)
     service.replace(settings, graphs, access)
     return f"{len(graphs.ready)} graphs served, {len(graphs.blocked)} blocked"
+
+
+def _places(settings: ServerSettings) -> dict[str, str]:
+    served = {graph.graph_id: graph.uri for graph in settings.graphs}
+    return served | {graph.graph_id: graph.uri for graph in settings.blocked}
 
 
 def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Access]:
@@ -145,7 +156,9 @@ def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Acce
     return graphs, access
 
 
-async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
+async def _serve(
+    service: Service, listener: socket.socket, reloading: Reloading, cluster: ServedCluster | None
+) -> None:
     control, loop = service.control, asyncio.get_running_loop()
     app = create_app(service)
     guard = Guard(control.settings.connections, refusing(app))
@@ -154,7 +167,8 @@ async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
     ending = Ending(control, loop.call_later, server.stop, server.force)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.begin)
-    loop.add_signal_handler(signal.SIGHUP, Reloading(lambda: reload_service(service, load)).begin)
+    loop.add_signal_handler(signal.SIGHUP, reloading.begin)
+    _watch(control, reloading, cluster)
     control.transactions.keep_expiring()
     host, port = listener.getsockname()[:2]
     _log.info("listening on %s:%s, serving %s graphs", host, port, len(service.graphs.ready))
@@ -170,6 +184,18 @@ async def _serve(service: Service, listener: socket.socket, load: Load) -> None:
         await server.serve(sockets=[listener])
         beside.stop()
         await serving
+
+
+def _watch(control: Control, reloading: Reloading, cluster: ServedCluster | None) -> None:
+    if cluster is not None and control.settings.cluster_poll_ms:
+        RevisionWatch(
+            cluster.has_changed,
+            reloading,
+            look_again=cluster.look_again,
+            may_pass=may_pass,
+            every_ms=control.settings.cluster_poll_ms,
+            stopping=control.stopping,
+        ).begin()
 
 
 def _server_of(app: ASGIApp, drain_s: int, guard: Guard) -> _Server:

@@ -60,6 +60,21 @@ class SwapObjects(ControlObjects):
         found = self._get_attributed(key)
         return None if found is None else found[0]
 
+    def stamp(self, key: str) -> str | None:
+        """Return what changes whenever the object is replaced, without reading it; ``None`` when there is none."""
+        current_counters().add_calls("control.head")
+        current_counters().add_serial_stages()
+        with translating("look for a control object", key):
+            try:
+                if self._storage.is_local:
+                    found = self._storage.path(key).stat()
+                    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+                return obstore.head(self._writable(), self._key(key))["e_tag"]
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+
     def create(self, key: str, data: bytes) -> bool:
         """Create the object durably unless there is one; return whether this call created it.
 

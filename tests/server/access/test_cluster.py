@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph
+from tests.applied_cluster import apply_directory
 from tests.server.conftest import PEOPLE
 from tests.server.process import RunningServer, run_server
 
@@ -59,6 +59,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
     with omnigraph.init(root / "graphs" / "people.omni", PEOPLE / "schema.pg") as graph:
         graph.load(PEOPLE / "staff.jsonl", mode="append")
         graph.create_branch("draft")
+    shutil.copy(PEOPLE / "schema.pg", root / "people.pg")
+    apply_directory(root)
+    shutil.rmtree(root / "graphs" / "broken.omni")
     command = ["omnigraph.server.main", "--cluster", str(root), "--bind", "127.0.0.1:0"]
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
     with run_server(command, root / "log", environment) as running:
@@ -131,23 +134,3 @@ def test_nothing_secret_is_in_the_log(cluster: RunningServer):
     log = cluster.log.read_text(encoding="utf-8")
     assert not [token for token in TOKENS.values() if token in log]
     assert "Traceback" not in log
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("version: 2\ngraphs: {}", "version"),
-        ("version: 1\nsurplus: 1", "unknown key 'surplus'"),
-        ("version: 1\ngraphs: {}", "declares no graph"),
-        ("version: 1\nversion: 1", "twice"),
-        ("version: 1\ngraphs: {g: {schema: a.pg}}\npolicies: {p: {file: p.yaml, applies_to: [x]}}", "not declared"),
-        ("version: 1\ngraphs: {g: {queries: nope.gq}}", "not found"),
-    ],
-)
-def test_broken_cluster_says_what_is_wrong(tmp_path: Path, text: str, message: str):
-    from omnigraph.errors import OmnigraphError  # noqa: PLC0415 - of this test alone
-    from omnigraph.server.cluster import cluster_settings  # noqa: PLC0415 - see above
-
-    (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(OmnigraphError, match=message):
-        cluster_settings(str(tmp_path))

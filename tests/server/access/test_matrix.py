@@ -23,6 +23,7 @@ from omnigraph.operations import all_operations, request_to_json
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.server.app import GROUPS
+from tests.applied_cluster import apply_directory
 from tests.server.conftest import PEOPLE
 from tests.server.process import RunningServer, run_server
 
@@ -182,6 +183,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         graph.create_branch("draft")
         graph.create_tag("first")
         head = str(next(iter(graph.log())).id)
+    shutil.copy(PEOPLE / "schema.pg", root / "people.pg")
+    apply_directory(root)
     single = {}
     for name in ("deny", "opened"):
         single[name] = root / name / "people.omni"

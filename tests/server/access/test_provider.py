@@ -16,6 +16,7 @@ from omnigraph.runtime import SystemClock
 from omnigraph.server import main as server_main
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.config import ServerSettings
+from tests.applied_cluster import apply_directory
 from tests.server.access.provider import AUDIENCE, Provider
 from tests.server.process import RunningServer, run_server
 from tests.session_graph import RELAXED
@@ -50,7 +51,8 @@ def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iter
     root = tmp_path_factory.mktemp("provider")
     (root / "cluster.yaml").write_text(CONFIG, encoding="utf-8")
     (root / "acl.yaml").write_text(POLICY, encoding="utf-8")
-    omnigraph.init(root / "graphs" / "g.omni", SCHEMA, settings=RELAXED).close()
+    (root / "people.pg").write_text(SCHEMA, encoding="utf-8")
+    apply_directory(root)
     command = ["omnigraph.server.main", "--cluster", str(root), "--bind", "127.0.0.1:0"]
     command += ["--oidc-issuer", provider.url, "--oidc-audience", AUDIENCE]
     command += ["--oidc-actor-claim", "email", "--oidc-groups-claim", "roles"]

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cluster.config.reading import read_cluster
 from omnigraph.errors import UsageError
 from omnigraph.operations.reads import ReadBlobRequest
 from omnigraph.runtime import counting
 from omnigraph.server.cluster import cluster_settings
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.main import open_service
+from tests.applied_cluster import apply_directory
 from tests.server.inside import client_of, watch
 from tests.session_graph import RELAXED
 
@@ -129,26 +131,33 @@ async def test_content_outside_of_the_graph_is_named_and_never_fetched(tmp_path:
 
 
 def test_a_cluster_allows_a_server_buckets_only(tmp_path: Path):
-    def bases(declared: str) -> tuple[str, ...]:
+    (tmp_path / "g.pg").write_text(SCHEMA, encoding="utf-8")
+
+    def declare(declared: str) -> None:
         text = "version: 1\ngraphs:\n  g:\n    schema: g.pg\n    external_blobs:\n" + declared
-        (tmp_path / "cluster.yaml").write_text(text)
-        return cluster_settings(str(tmp_path)).graphs[0].blob_bases
+        (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
 
     local = tmp_path.as_uri()
-    assert bases(f"""
+    declare(f"""
       allow:
         - {{ base: "s3://files/crm/", scope: server_safe }}
         - {{ base: "s3://files/own/", scope: embedded_only }}
         - {{ base: "{local}/", scope: embedded_only }}
-""") == ("s3://files/crm/",)
+""")
+    apply_directory(tmp_path)
+    assert cluster_settings(str(tmp_path)).graphs[0].blob_bases == ("s3://files/crm/",)
     for declared, reason in [
         ("      allow: s3://files/", "is not a list"),
-        ("      deny: []", "unknown key 'deny'"),
-        ("      allow:\n        - { base: 's3://files/' }", "has no scope"),
+        ("      deny: []", "unknown key 'graphs.g.external_blobs.deny'"),
+        ("      allow:\n        - { base: 's3://files/' }", "needs a scope"),
         (f"      allow:\n        - {{ base: '{local}', scope: server_safe }}", "is a local folder"),
         ("      allow:\n        - { base: 's3://me:word@files/', scope: server_safe }", "it has credentials"),
-        ("      allow:\n        - { base: 's3://a/', scope: server_safe, x: 1 }", "unknown key 'x'"),
+        (
+            "      allow:\n        - { base: 's3://a/', scope: server_safe, x: 1 }",
+            "unknown key 'graphs.g.external_blobs.allow[0].x'",
+        ),
     ]:
-        with pytest.raises(UsageError, match=reason) as problem:
-            bases(declared)
-        assert "word" not in str(problem.value)
+        declare(declared)
+        (found,) = read_cluster(str(tmp_path)).findings.errors
+        assert reason in found.message
+        assert "word" not in found.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
 from omnigraph.server.main import open_service
 from omnigraph.server.service import Service
+from tests.applied_cluster import apply_directory
 from tests.server.inside import client_of
 from tests.session_graph import RELAXED
 
@@ -64,7 +66,9 @@ def open_cluster(root: Path) -> Service:
     """Open a cluster of three graphs, of which two cannot be served."""
     for name, text in (("cluster", CONFIG), ("people", GRAPH_POLICY), ("server", SERVER_POLICY)):
         (root / f"{name}.yaml").write_text(text, encoding="utf-8")
-    omnigraph.init(root / "graphs" / "people.omni", SCHEMA, settings=RELAXED).close()
+    (root / "people.pg").write_text(SCHEMA, encoding="utf-8")
+    apply_directory(root)
+    shutil.rmtree(root / "graphs" / "gone.omni")
     settings = cluster_settings(str(root))
     graphs = Graphs.open(settings)
     runtime = Runtime.system()

@@ -57,14 +57,14 @@ def read_cluster(config_dir: str) -> ClusterReading:
 def read_storage_root(config_dir: str) -> ClusterReading:
     """Read only what tells where a cluster lives, for those who go by what has been applied.
 
-    The declaration has no graphs, policies and providers, and nothing is said of them.
+    The declaration has no graphs, policies and providers; nothing is said of them, nor of keys that are not known.
     """
     findings = Findings()
     document = _parse(Path(config_dir), findings)
     if document is None or document.root is None:
         return ClusterReading(config_dir=config_dir, declaration=None, findings=findings)
     folder = ConfigFolder(path=Path(config_dir), document=document, findings=findings)
-    root = ConfigSection(folder, document.root, "", (*KEYS, *RESERVED))
+    root = ConfigSection(folder, document.root, "", None)
     declaration = ClusterDeclaration(
         config_dir=config_dir,
         config_file=str(Path(config_dir) / CONFIG_FILE),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
-from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule
+from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule, parse_bundle
 from omnigraph.policy.decision import Action, Actor, Question
 from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowed
 from omnigraph.server.access.identity import AccessState, Identities, classify_access
 from omnigraph.server.access.oidc import verifier_from_environment
-from omnigraph.server.config import ServedGraph, ServerSettings, is_set
+from omnigraph.server.config import PolicyText, ServedGraph, ServerSettings, is_set
 
 TRUST_VARIABLE = "OMNIGRAPH_TRUST_ACTORS"
 SERVER = "server"
@@ -77,9 +78,7 @@ class Access:
         return cls(
             identities,
             policies,
-            None
-            if settings.policy_file is None
-            else BundlePolicy.from_file(settings.policy_file, kind=BundleKind.SERVER),
+            _installed(settings.policy_file, settings.policy, BundleKind.SERVER, SERVER),
             is_unauthenticated=settings.unauthenticated,
             trusts_names=is_set(variables, TRUST_VARIABLE),
         )
@@ -180,6 +179,10 @@ def load_graph_policy(served: ServedGraph) -> Policy | None:
     Raises:
         PolicyFormatError, FileMissingError, FileAccessError: it cannot be used.
     """
-    if served.policy_file is None:
-        return None
-    return BundlePolicy.from_file(served.policy_file, resource_id=served.graph_id, kind=BundleKind.GRAPH)
+    return _installed(served.policy_file, served.policy, BundleKind.GRAPH, served.graph_id)
+
+
+def _installed(file: Path | None, text: PolicyText | None, kind: BundleKind, resource_id: str) -> Policy | None:
+    if text is not None:
+        return BundlePolicy(parse_bundle(text.data, text.name, kind), resource_id)
+    return None if file is None else BundlePolicy.from_file(file, resource_id=resource_id, kind=kind)

@@ -80,19 +80,29 @@ class Reloading:
     def __init__(self, reload: Callable[[], str]) -> None:
         self._reload = reload
         self._lock = threading.Lock()
+        self._told: str | None = None
 
     def begin(self) -> None:
         """Reload in a thread of its own: opening graphs takes time, and requests go on meanwhile."""
-        start_thread("reload", self.run)
+        self._told = None
+        start_thread("reload", self._run)
 
-    def run(self) -> None:
-        """Reload now; the log says how it went."""
+    def run(self) -> Exception | None:
+        """Reload now and return why that failed, if it did; the log says how it went, and the same reason once."""
         with self._lock:
             try:
                 told = self._reload()
             except OmnigraphError as error:
-                _log.error("the new configuration was refused, the old one stays: %s", error.message)
-            except Exception:  # noqa: BLE001 - whatever is wrong with it, the old configuration goes on
+                if error.message != self._told:
+                    _log.error("the new configuration was refused, the old one stays: %s", error.message)
+                self._told = error.message
+                return error
+            except Exception as bug:  # noqa: BLE001 - whatever is wrong with it, the old configuration goes on
                 _log.exception("the new configuration was refused, the old one stays")
-            else:
-                _log.info("the new configuration is in force: %s", told)
+                return bug
+            self._told = None
+            _log.info("the new configuration is in force: %s", told)
+            return None
+
+    def _run(self) -> None:
+        self.run()

@@ -96,6 +96,8 @@ class ControlSettings:
             ``OMNIGRAPH_DRAIN_NOTICE_SECONDS``.
         transaction_idle_s: for how long a transaction may not be used before it is rolled back;
             ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
+        cluster_poll_ms: how often a server of a cluster looks whether another revision was applied; 0 leaves that to
+            ``SIGHUP``; ``OMNIGRAPH_CLUSTER_POLL_MS``.
 
     Raises:
         UsageError: an address makes no sense.
@@ -109,6 +111,7 @@ class ControlSettings:
     drain_s: int = 30
     notice_s: int = 0
     transaction_idle_s: int = 600
+    cluster_poll_ms: int = 2000
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ControlSettings:
@@ -145,12 +148,21 @@ class ControlSettings:
             ),
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
+            cluster_poll_ms=_number(environment, "OMNIGRAPH_CLUSTER_POLL_MS", 2000),
             **numbers(
                 drain_s="OMNIGRAPH_DRAIN_SECONDS",
                 notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS",
                 transaction_idle_s="OMNIGRAPH_TRANSACTION_IDLE_SECONDS",
             ),
         )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number that may be 0."""
+    if environment.get(name, "").strip() == "0":
+        return 0
+    found = _positive(environment, name)
+    return default if found is None else found
 
 
 def _positive(environment: Mapping[str, str], name: str) -> int | None:
