@@ -136,6 +136,7 @@ class Callers:
                 self.answers.append(client.post(f"{queries}/count_all", json={}))
 
 
+@pytest.mark.more
 def test_from_an_empty_bucket_to_serving_and_through_a_change_of_schema(ground: Ground):
     ground.run("cluster", "import")
     applied = json.loads(ground.run("cluster", "apply", "--as", "act-mira", "--json"))
