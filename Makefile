@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -127,6 +127,9 @@ bench-vectors: setup ## Nearest vectors, exact and approximate, beside numpy and
 
 bench-server: setup ## Requests per second and latencies of a server beside the embedded graph
 	$(BIN)/python bench/server.py
+
+bench-mcp: setup ## Reads of an agent over stdio and HTTP beside the Python API, as ratios
+	$(BIN)/python bench/agents.py
 
 bench-growth: setup ## Memory, open files, threads, bytes, calls and times of COMMITS=10000 commits of one row, and of 500 branches
 	$(BIN)/python bench/growth.py --commits $(or $(COMMITS),10000)

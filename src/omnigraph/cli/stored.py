@@ -120,19 +120,27 @@ def list_entries(graph: GraphOptions, paths: Sequence[str] | None) -> tuple[Quer
         return place, place.backend.execute(ListQueriesRequest())
 
 
-def refuse_unused_files(paths: Sequence[str] | None) -> None:
+def refuse_unused_files(paths: Sequence[str] | None, *, has_text: bool) -> None:
     """Refuse files of stored queries for a command that is given the text of its query, or no name.
 
     Raises:
         UsageError: there are some.
     """
-    if paths:
+    if not paths:
+        return
+    if has_text:
         raise usage_error(
-            "--queries is for a stored query, which is named and has no text on the command line",
+            "--queries and the text of a query cannot be combined",
             value=paths[0],
-            expected="NAME with --queries, or a text without",
-            hint="give the name of a stored query, or leave --queries out",
+            expected="one of them",
+            hint="give the name of a stored query without a text, or leave --queries out",
         )
+    raise usage_error(
+        "the graph or the name of the stored query is missing",
+        value=paths[0],
+        expected="GRAPH NAME",
+        hint="give the graph first, and then the name of one of the queries",
+    )
 
 
 def _no_queries(wanted: str | None) -> Exception:

@@ -87,7 +87,8 @@ def expect_kind(stored: QueryEntry | StoredQuery, *, is_mutation: bool) -> None:
         return
     kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
     details = BadValue(what="query kind", value=kind, expected="mutation" if is_mutation else "read")
-    raise WrongQueryKindError(f"'{stored.name}' is a {kind} — use omnigraph {verb} {stored.name}", details=details)
+    message = f"'{stored.name}' is a {kind} — use omnigraph {verb} {stored.name}"
+    raise WrongQueryKindError(message, details=details, hint=f"invoke it as a {kind}")
 
 
 def _finding(problem: QueryProblem) -> QueryFinding:

@@ -12,6 +12,7 @@ from omnigraph.errors import (
     FileMissingError,
     PreconditionFailedError,
     QueryParameterError,
+    QueryRowLimitError,
     QuerySyntaxError,
     QueryTypeError,
     StoredQueryArgumentsError,
@@ -93,6 +94,16 @@ def test_a_write_is_told_what_a_mutation_is_told(graph):
     with pytest.raises(PreconditionFailedError):
         graph.queries.add.run({"slug": "cy"}, expected_head=head)
     assert rows(graph.queries["validate"]()) == [{"n": 2}]
+
+
+def test_rows_of_a_stored_read_are_drawn_as_those_of_a_query(graph):
+    """A large result is not held as a whole anywhere, nor one that costs more than the caller allows made."""
+    for number in range(3):
+        graph.queries.add(f"p{number}")
+    streamed = graph.queries["all"].run(options=omnigraph.QueryOptions(streams=True))
+    assert sum(batch.num_rows for batch in streamed.stream()) == 4
+    with pytest.raises(QueryRowLimitError):
+        graph.queries["all"].run(options=omnigraph.QueryOptions(max_rows=1))
 
 
 @pytest.mark.reads_when_shown

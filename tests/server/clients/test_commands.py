@@ -258,7 +258,9 @@ def test_files_of_queries_are_for_a_storage_and_a_name(twins):
         (("queries", "validate", "--store", "g.omni"), "no stored queries are given", "--queries PATH"),
         (("query", "g.omni", "names"), "no text given for query 'names'", "--queries PATH, or a server"),
         (("mutate", "g.omni", "add"), "no text given for query 'add'", "--queries PATH, or a server"),
-        (("query", "g.omni", "-e", NAMES, "--queries", "home/names.gq"), "--queries is for a stored query", ""),
+        (("query", "g.omni", "-e", NAMES, "--queries", "home/names.gq"), "cannot be combined", ""),
+        (("query", "names", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),
+        (("mutate", "add", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),
         (("query", "names", "--profile", "served", "--engine", "spark"), "only the server knows the text", "Spark"),
     ):
         done = command_of(folder, *arguments)

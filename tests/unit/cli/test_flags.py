@@ -19,6 +19,7 @@ DIRECT_WRITES = ("--store", "--as", "--profile")
 READS = ("--server", "--graph", *DIRECT)
 WRITES = ("--server", "--graph", *DIRECT_WRITES)
 SERVED = ("--server", "--profile")
+BY_WHOM = ("--as",)
 NOTHING = ()
 
 MATRIX = {
@@ -83,6 +84,16 @@ MATRIX = {
     "status": DIRECT,
     "repair": DIRECT,
     "migrate": DIRECT,
+    "mcp": WRITES,
+    "cluster init": NOTHING,
+    "cluster validate": NOTHING,
+    "cluster import": NOTHING,
+    "cluster plan": NOTHING,
+    "cluster apply": BY_WHOM,
+    "cluster approve": BY_WHOM,
+    "cluster status": NOTHING,
+    "cluster refresh": NOTHING,
+    "cluster force-unlock": NOTHING,
     "graphs list": SERVED,
     "login": NOTHING,
     "logout": NOTHING,
@@ -124,8 +135,8 @@ def test_the_capabilities_that_help_tells_are_those_of_the_options():
         if rest:
             entry = LISTED.get_command(None, group).entries[rest[0]]
         capability = entry.capability or LISTED.entries[group].capability
-        takes_a_graph = taken != NOTHING
-        assert takes_a_graph is (capability != "local"), path
+        takes_a_graph = taken not in {NOTHING, BY_WHOM}
+        assert takes_a_graph is (capability not in {"local", "control"}), path
 
 
 @pytest.mark.parametrize("path", MATRIX)
@@ -169,8 +180,8 @@ WITHOUT_COMMIT = (
     *("branch create", "branch delete", "tag delete", "cleanup"),
     *("proposal open", "proposal comment", "proposal approve", "proposal close"),
 )
-# Their commits name the run that made them.
-RUNS = ("pipeline run", "pipeline quarantine")
+# Their commits name the run that made them, the cluster that applied it, or what the agent said.
+RUNS = ("pipeline run", "pipeline quarantine", "cluster apply", "cluster approve", "mcp")
 
 
 def test_every_command_that_makes_a_commit_takes_a_message():

@@ -137,7 +137,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
         with find_queries(graph, queries, mode="read_write", blob_bases=blob_bases, wanted=query_name) as place:
             result = execute_mutation(place.backend, stored, as_json=as_json)
     else:
-        refuse_unused_files(queries)
+        refuse_unused_files(queries, has_text=not (query_path is None and query_text is None))
         refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
         source = read_query(query_path, query_text, query_name)
         given = read_params(params, params_path, param or ())

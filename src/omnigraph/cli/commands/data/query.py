@@ -279,7 +279,7 @@ def query(
         with find_queries(graph, queries, wanted=name) as place:
             write_result(_run_stored(place, asked, spark), chosen, sys.stdout)
         return 0
-    refuse_unused_files(queries)
+    refuse_unused_files(queries, has_text=not (read.query_path is None and read.query_text is None))
     request = read.request()
     with open_graph(graph_address(graph), mode="read_only") as backend:
         write_result(_run(backend, request, spark), chosen, sys.stdout)
