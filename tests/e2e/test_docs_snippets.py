@@ -32,7 +32,7 @@ DOCUMENTS = [
 # The blocks of these pages share one session of Spark, and so do the tests that run them.
 ELSEWHERE = (ROOT / "docs" / "user" / "spark.md", ROOT / "docs" / "user" / "resolve.md")
 # The blocks of these continue each other, for somebody who follows them to the letter.
-FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md")
+FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md", ROOT / "docs" / "user" / "agents.md")
 PAGES = [page for page in DOCUMENTS if page not in ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
 KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}

@@ -83,6 +83,7 @@ def test_an_address_that_names_nothing_is_an_error_with_a_code(agent: Agent, uri
     assert agent.unread(uri).error.data["code"] == code
 
 
+@pytest.mark.more
 def test_a_large_schema_is_not_shown_whole(tmp_path):
     fields = "\n".join(f"    property_{number}: String?" for number in range(100))
     text = "\n".join(f"node Type{number} {{\n    name: String @key\n{fields}\n}}" for number in range(30))
@@ -94,7 +95,7 @@ def test_a_large_schema_is_not_shown_whole(tmp_path):
         found = agent.call("schema_search", limit=5)
         assert (len(found["types"]), found["found"]) == (5, 30)
         assert len(found["types"][0]["properties"]) == 13
-        assert len(agent.fail("describe_type", name="Type")["details"]["near"]) <= 21
+        assert agent.fail("describe_type", name="Type_17")["details"]["near"][0] == "Type17"
 
 
 def test_prompts_keep_what_is_asked_apart_from_what_to_do(agent: Agent):

@@ -67,7 +67,7 @@ def test_a_type_is_described_with_an_example_that_runs(agent: Agent, club: Graph
 def test_an_unknown_type_names_the_nearest_and_the_next_step(agent: Agent):
     error = agent.fail("describe_type", name="Boot")
     assert (error["code"], error["kind"]) == ("type.not_found", "not_found")
-    assert "Boat" in error["details"]["near"]
+    assert error["details"]["near"][0] == "Boat"
     assert error["next"][0]["tool"] == "schema_search"
 
 
@@ -378,6 +378,7 @@ def test_conflicts_are_told_before_anybody_is_asked(agent: Agent, person: Person
     person.asked.clear()
     error = agent.fail("merge", source="conflicting")
     assert (error["code"], person.asked) == ("merge.conflicts", [])
+    assert error["next"] == [{"tool": "merge_preview", "why": "see what the merge would do, and its conflicts"}]
     assert agent.call("merge_preview", source="conflicting")["conflict_count"] == 1
     assert agent.call("merge", source="conflicting", resolve="theirs")["outcome"] == "merged"
     assert len(person.asked) == 1

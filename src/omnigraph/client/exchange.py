@@ -42,7 +42,7 @@ from omnigraph.operations.wire import (
     receiving,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Runtime
+from omnigraph.runtime import Runtime, current_call
 
 # What it knows of the API beyond the base, such as graphs that are blocked.
 _HTTP_LEVEL = "0.13"
@@ -136,7 +136,8 @@ class Exchange:
         self.attached = attached
         self.is_lazy = is_lazy(request)
         self.request_id = str(runtime.ids.ulid())
-        self.key = str(runtime.ids.ulid())
+        # A caller with a key of its own may send the same write again in another call.
+        self.key = current_call().idempotency_key or str(runtime.ids.ulid())
         self._request = request
         self._settings = settings
         self._runtime = runtime

@@ -50,6 +50,17 @@ class IdentityProviderError(OmnigraphError):
     )
 
 
+class OriginError(OmnigraphError, PermissionError):
+    """A request names a host or comes from a page that the tools for agents are not offered to."""
+
+    row = ErrorRow(
+        code="request.origin",
+        kind=Kind.DENIED,
+        details=BadValue,
+        hint="name the host in OMNIGRAPH_MCP_HOSTS of the server",
+    )
+
+
 class PolicyFormatError(DiagnosticError):
     """A policy bundle or a file of policy tests is not valid."""
 

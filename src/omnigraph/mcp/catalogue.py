@@ -1,27 +1,36 @@
-"""Which tools a caller is offered: the built-in ones, without those that write where the server is read-only."""
+"""Which tools a caller is offered: the built-in ones and stored queries, without those that write where nothing may."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from mcp_types import Tool as ToolDocument
 from mcp_types import ToolAnnotations
 
+from omnigraph.ir.stored_queries import QueryEntry
 from omnigraph.mcp.tool import Tool, schema_of
-from omnigraph.mcp.tools import branches, history, reads, schema, writes
+from omnigraph.mcp.tools import branches, history, reads, schema, stored, writes
 
-_ALL: tuple[Tool, ...] = (*schema.TOOLS, *reads.TOOLS, *writes.TOOLS, *branches.TOOLS, *history.TOOLS)
+_GROUPS = (schema, reads, writes, branches, history, stored)
+_ALL: tuple[Tool, ...] = tuple(tool for group in _GROUPS for tool in group.TOOLS)
 BUILT_IN: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _ALL})
 """The tools that every graph has, by name."""
 GRAPH = "graph"
 """The argument that names the graph where there are several."""
 
 
-def offered(*, is_read_only: bool) -> Mapping[str, Tool]:
-    """Return the built-in tools that a caller is offered."""
-    return {name: tool for name, tool in BUILT_IN.items() if not (tool.writes and is_read_only)}
+def offered(*, is_read_only: bool, queries: Collection[QueryEntry] = (), most: int = 0) -> Mapping[str, Tool]:
+    """Return the tools that a caller is offered.
+
+    Args:
+        is_read_only: whether those that write are left out.
+        queries: the stored queries of the graph.
+        most: how many of them are tools of their own.
+    """
+    found = {**BUILT_IN, **stored.query_tools(queries, BUILT_IN, most)}
+    return {name: tool for name, tool in found.items() if not (tool.writes and is_read_only)}
 
 
 def tool_document(tool: Tool, graphs: Sequence[str] | None) -> ToolDocument:

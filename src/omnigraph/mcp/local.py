@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from omnigraph.runtime import CallContext, calling
 from omnigraph.values import MAIN
 
 _Answer = TypeVar("_Answer")
+_KEY_BYTES = 16
 
 
 class LocalHost:
@@ -74,7 +76,11 @@ class LocalHost:
 
 
 class KeyedBackend(BackendWrapper):
-    """A graph whose writes may be sent again under a key."""
+    """A graph whose writes may be sent again under a key.
+
+    A tool may need several writes, such as a branch and what is written to it. Each has a key of its own, which follows
+    from that of the call, because a server tells payloads under one key apart.
+    """
 
     def __init__(self, inner: Backend, key: WriteKey) -> None:
         super().__init__(inner)
@@ -84,7 +90,9 @@ class KeyedBackend(BackendWrapper):
         """Execute a request; a write is done once under its key."""
         if not request.operation.writes:
             return self._inner.execute(request, attached)
-        with calling(CallContext(idempotency_key=self._key.key, payload_digest=self._key.digest)):
+        named = f"{request.operation.name}:{self._key.key}".encode()
+        key = hashlib.blake2b(named, digest_size=_KEY_BYTES).hexdigest()
+        with calling(CallContext(idempotency_key=key, payload_digest=self._key.digest)):
             return self._inner.execute(request, attached)
 
 

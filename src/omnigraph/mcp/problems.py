@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from omnigraph import errors
-from omnigraph.errors import Diagnostic, InternalError, OmnigraphError, details_to_json
-from omnigraph.mcp.tool import Step
+from omnigraph.errors import Diagnostic, InternalError, MissingThing, OmnigraphError, details_to_json
+from omnigraph.policy import Action
 
 _log = logging.getLogger("omnigraph.mcp")
 GUIDE = "omnigraph://guide"
 # So much of the details as fits beside the message; a load can refuse a hundred rows.
 _MOST_ITEMS = 20
 
-_SEARCH = Step(tool="schema_search", arguments={}, why="see which types there are")
-_BRANCHES = Step(tool="branch_list", arguments={}, why="see which branches there are")
-_STORED = Step(tool="stored_query_list", arguments={}, why="see which stored queries there are")
-_STEPS: tuple[tuple[tuple[type[OmnigraphError], ...], Step], ...] = (
-    ((errors.TypeMissingError, errors.QueryTypeError, errors.QueryMeaningError), _SEARCH),
-    ((errors.BranchMissingError,), _BRANCHES),
-    ((errors.StoredQueryMissingError,), _STORED),
+# So many similar names help; a large schema has thousands.
+_MOST_NAMES = 8
+
+# The tool that helps after an error, and with what.
+_STEPS: tuple[tuple[tuple[type[OmnigraphError], ...], str, str], ...] = (
+    (
+        (errors.TypeMissingError, errors.QueryTypeError, errors.QueryMeaningError),
+        "schema_search",
+        "see which types there are",
+    ),
+    ((errors.BranchMissingError, errors.BranchExistsError), "branch_list", "see which branches there are"),
+    ((errors.StoredQueryMissingError,), "stored_query_list", "see which stored queries there are"),
+    ((errors.QueryParameterError, errors.ConstraintViolationError), "describe_type", "see what a property may hold"),
+    (
+        (errors.MergeConflictsError, errors.ConsentStaleError),
+        "merge_preview",
+        "see what the merge would do, and its conflicts",
+    ),
+    ((errors.PreconditionFailedError, errors.CommitMissingError), "log", "see which commits there are"),
 )
 
 
@@ -39,9 +53,13 @@ def problem_document(error: OmnigraphError) -> dict[str, Any]:
         found["diagnostic"] = _diagnostic(error.details)
     elif type(error.details) is not errors.Details:
         found["details"] = _short(details_to_json(error.details))
-    step = _next_step(error)
-    if step is not None:
-        found["next"] = [step]
+        if isinstance(error.details, MissingThing):
+            found["details"]["near"] = difflib.get_close_matches(
+                error.details.name, error.details.near, _MOST_NAMES, 0.4
+            )
+    steps = list(_next_steps(error))
+    if steps:
+        found["next"] = steps
     return {"error": found}
 
 
@@ -70,10 +88,11 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _next_step(error: OmnigraphError) -> dict[str, Any] | None:
+def _next_steps(error: OmnigraphError) -> Iterator[dict[str, str]]:
     if isinstance(error, errors.QuerySyntaxError):
-        return {"resource": GUIDE, "why": "read how queries are written"}
-    for kinds, step in _STEPS:
+        yield {"resource": GUIDE, "why": "read how queries are written"}
+    if isinstance(error.details, errors.PolicyDenial) and error.details.action == Action.CHANGE:
+        yield {"tool": "mutate", "why": "leave branch out, so that a fresh one of yours is written to"}
+    for kinds, tool, why in _STEPS:
         if isinstance(error, kinds):
-            return {"tool": step.tool, "arguments": step.arguments, "why": step.why}
-    return None
+            yield {"tool": tool, "why": why}

@@ -34,12 +34,13 @@ from omnigraph import __version__
 from omnigraph.errors import Kind, MissingThing, OmnigraphError, ToolArgumentError, ToolMissingError
 from omnigraph.errors.details import BadValue
 from omnigraph.mcp.access import AgentGraph, AgentHost
-from omnigraph.mcp.catalogue import GRAPH, offered, tool_document
+from omnigraph.mcp.catalogue import BUILT_IN, GRAPH, offered, tool_document
 from omnigraph.mcp.consent import agreed_before, ask
 from omnigraph.mcp.problems import internal_problem, problem_document
 from omnigraph.mcp.prompts import get_prompt, list_prompts
 from omnigraph.mcp.resources import list_resources, list_templates, parse_address, read_guide, read_part
 from omnigraph.mcp.tool import Tool, ToolCall
+from omnigraph.mcp.tools.stored import stored_queries
 
 _Context = ServerRequestContext[Any, Any]
 _Page = PaginatedRequestParams | None
@@ -62,6 +63,8 @@ def agent_server(host: AgentHost) -> Server[Any]:
         version=__version__,
         title="omnigraph",
         instructions=INSTRUCTIONS,
+        # No argument of a tool travels in a header, which would be looked up before every call.
+        get_tool_input_schema=_no_headers,
         on_list_tools=door.list_tools,
         on_call_tool=door.call_tool,
         on_list_resources=door.list_resources,
@@ -84,8 +87,10 @@ class _Door:
 
         async def find() -> ListToolsResult:
             graphs = self._host.graphs(context.request)
-            tools = offered(is_read_only=self._host.is_read_only).values()
-            return ListToolsResult(tools=[tool_document(tool, graphs) for tool in tools])
+            found = offered(is_read_only=self._host.is_read_only)
+            if graphs is None or len(graphs) == 1:
+                found = await self._all_tools(self._host.open(context.request, None))
+            return ListToolsResult(tools=[tool_document(tool, graphs) for tool in found.values()])
 
         return await self._protected(find, context)
 
@@ -103,7 +108,7 @@ class _Door:
     async def _call(self, context: _Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         given = dict(params.arguments or {})
         graph_id = self._graph_of(given, context)
-        tool = self._tool(params.name)
+        tool = await self._tool(params.name, context, graph_id)
         arguments = tool.decode(given)
         graph = self._host.open(context.request, graph_id, tool.key_of(given))
         call = ToolCall(graph=graph)
@@ -119,8 +124,21 @@ class _Door:
         answer = await self._host.run(_bound(tool.run, call, arguments), is_write=tool.writes)
         return _result(answer)
 
-    def _tool(self, name: str) -> Tool:
+    async def _all_tools(self, graph: AgentGraph) -> Mapping[str, Tool]:
+        """Return the built-in tools and those of stored queries."""
+        call = ToolCall(graph=graph)
+        queries = await self._host.run(lambda: stored_queries(call))
+        return offered(is_read_only=self._host.is_read_only, queries=queries, most=self._host.query_tools)
+
+    async def _tool(self, name: str, context: _Context, graph_id: str | None) -> Tool:
+        """Return a tool.
+
+        Raises:
+            ToolMissingError: there is none of that name.
+        """
         found = offered(is_read_only=self._host.is_read_only).get(name)
+        if found is None and name not in BUILT_IN:
+            found = (await self._all_tools(self._host.open(context.request, graph_id))).get(name)
         if found is None:
             shown = name[:_LONGEST_NAME]
             raise ToolMissingError(f"tool '{shown}' was not found", details=MissingThing(what="tool", name=shown))
@@ -198,6 +216,10 @@ class _Door:
 _LONGEST_NAME = 200
 
 
+def _no_headers(name: str) -> None:
+    del name
+
+
 def _bound(work: Callable[[ToolCall, Any], _Answer], call: ToolCall, arguments: Any) -> Callable[[], _Answer]:
     return lambda: work(call, arguments)
 
@@ -207,6 +229,3 @@ def _result(document: msgspec.Struct | Mapping[str, Any], *, is_error: bool = Fa
     data = msgspec.json.encode(document, enc_hook=str)
     content = TextContent(text=data.decode())
     return CallToolResult(content=[content], structured_content=msgspec.json.decode(data), is_error=is_error)
-
-
-__all__ = ["AgentGraph", "agent_server"]

@@ -23,6 +23,8 @@ class Scope(StrEnum):
     ANY = "any"
     PROTECTED = "protected"
     UNPROTECTED = "unprotected"
+    # Below agents/<actor>/, of whoever asks.
+    OWN = "own"
 
 
 class BundleKind(StrEnum):

@@ -1,7 +1,8 @@
 """Bundles as Cedar: the schema, the policies and the entities that a decision needs.
 
 Every pair of a rule and an action becomes one permit with the id ``<rule id>:<action>``. Granularity stops at branches,
-so that the answer to a question depends on nothing but the actor, the action and whether branches are protected.
+so that the answer to a question depends on nothing but the actor, the action and whether branches are protected or the
+actor's own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from omnigraph.errors import BadValue, PolicyDenial, PolicyEvaluationError, UsageError
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule, Scope
 from omnigraph.policy.decision import Action, Actor, Question
+from omnigraph.policy.own import is_own
 from omnigraph.records import record
 
 SERVER_ID = "root"
@@ -23,7 +25,9 @@ _CONTEXT = """{
     has_target_branch: Bool,
     target_branch: String,
     branch_is_protected: Bool,
-    target_branch_is_protected: Bool
+    target_branch_is_protected: Bool,
+    branch_is_own: Bool,
+    target_branch_is_own: Bool
   }"""
 
 
@@ -67,6 +71,8 @@ def _condition(rule: Rule) -> str:
         if scope in {Scope.PROTECTED, Scope.UNPROTECTED}:
             negation = "" if scope is Scope.PROTECTED else "!"
             return f"\nwhen {{ context.has_{prefix}branch && {negation}context.{prefix}branch_is_protected }}"
+        if scope is Scope.OWN:
+            return f"\nwhen {{ context.has_{prefix}branch && context.{prefix}branch_is_own }}"
     return ""
 
 
@@ -118,7 +124,7 @@ class CedarEngine:
             "principal": {"type": "Omnigraph::Actor", "id": actor.name},
             "action": {"type": "Omnigraph::Action", "id": question.action.value},
             "resource": self._resource,
-            "context": self._context(question),
+            "context": self._context(actor, question),
         }
         try:
             entities = self._cedar.Entities.from_json_str(json.dumps(_entities(actor, groups)), self._schema)
@@ -131,7 +137,7 @@ class CedarEngine:
         ids = (found.id_annotations_by_reason[reason].rpartition(":")[0] for reason in found.reasons)
         return CedarAnswer(allowed=decision == "Allow", rule_ids=tuple(sorted(ids)))
 
-    def _context(self, question: Question) -> dict[str, Any]:
+    def _context(self, actor: Actor, question: Question) -> dict[str, Any]:
         branch, target = question.branch, question.target_branch
         return {
             "has_branch": branch is not None,
@@ -140,6 +146,8 @@ class CedarEngine:
             "target_branch": target or "",
             "branch_is_protected": branch in self._protected,
             "target_branch_is_protected": target in self._protected,
+            "branch_is_own": is_own(actor.name, branch),
+            "target_branch_is_own": is_own(actor.name, target),
         }
 
 

@@ -15,6 +15,7 @@ from omnigraph.server.control.metrics import CONTENT_TYPE
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, is_our_client, log_internal
 from omnigraph.server.routes import (
+    agents,
     blobs,
     branches,
     changes,
@@ -45,6 +46,7 @@ GROUPS = (
     blobs,
     maintenance,
     operations,
+    agents,
 )
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
 

@@ -107,6 +107,7 @@ class ServerSettings:
         identity: variables of an identity provider that the command line gives; they win over the environment.
         owner_token: a token made for this run; who holds it may do everything. No other token is read then.
         limits: what protects the process.
+        offers_agents: whether the graphs are offered to agents at ``/mcp``; the environment can say no, too.
     """
 
     graphs: tuple[ServedGraph, ...]
@@ -121,6 +122,7 @@ class ServerSettings:
     identity: Mapping[str, str] = field(default_factory=dict)
     owner_token: str | None = field(default=None, repr=False)
     limits: ServerLimits = field(default_factory=ServerLimits)
+    offers_agents: bool = True
 
 
 def single_graph(address: str) -> ServedGraph:

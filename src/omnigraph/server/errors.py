@@ -67,6 +67,11 @@ def is_internal(error: OmnigraphError) -> bool:
     )
 
 
+def outside(error: OmnigraphError) -> OmnigraphError:
+    """Return an error as callers may see it."""
+    return errors.InternalError(_INTERNAL, retry=error.retry, effect=error.effect) if is_internal(error) else error
+
+
 def error_body(error: OmnigraphError, request_id: str | None = None, *, whole: bool = False) -> dict[str, Any]:
     """Return the body that tells of an error: ``ErrorOutput`` of the contract, with our additions.
 

@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
     parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
     parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
+    parser.add_argument("--no-mcp", action="store_true", help="offer the graphs to no agent at /mcp")
     for option, (variable, text) in OPTIONS.items():
         parser.add_argument(option, dest=variable, metavar=variable.rpartition("OIDC_")[2], help=text)
     given = parser.parse_args(argv)
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             port=port,
             unauthenticated=given.unauthenticated or is_set(os.environ, "OMNIGRAPH_UNAUTHENTICATED"),
             identity=identity,
+            offers_agents=not given.no_mcp,
             requires_all_graphs=given.require_all_graphs or is_set(os.environ, "OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
         )
 

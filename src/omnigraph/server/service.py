@@ -52,6 +52,8 @@ class Service:
         self.exports = ExportSlots(settings.limits)
         self.streams = StreamSlots(settings.limits.streams)
         self.running = RunningCalls()
+        # What speaks with agents; made for the first of them, because its library is an extra.
+        self.agents: Any = None
         self._show()
         self._reads: anyio.CapacityLimiter | None = None
         self._writes: anyio.CapacityLimiter | None = None
@@ -97,18 +99,25 @@ class Service:
 class GraphCall:
     """One HTTP request on one graph, by one actor.
 
+    Args:
+        request: the request.
+        graph_id: the graph, where the path does not name it.
+        write_key: the key and the digest of a write that may be sent again, where no header has them.
+
     Raises:
         RequestFormatError: nothing can have the id of the graph.
         GraphMissingError: the graph is not being served.
         GraphBlockedError: it is blocked, and the caller knows of blocked graphs.
     """
 
-    def __init__(self, request: HttpRequest) -> None:
+    def __init__(
+        self, request: HttpRequest, graph_id: str | None = None, write_key: tuple[str, str] | None = None
+    ) -> None:
         self.request = request
+        self.write_key = write_key
         self.service: Service = request.app.state.service
-        self.graph: ReadyGraph = self.service.graphs.get(
-            path_value(request, "graph_id"), tells_blocked=knows_additions(request.headers)
-        )
+        named = path_value(request, "graph_id") if graph_id is None else graph_id
+        self.graph: ReadyGraph = self.service.graphs.get(named, tells_blocked=knows_additions(request.headers))
         self.actor: Actor | None = request.scope.get("omnigraph.actor")
 
     @property
@@ -190,12 +199,14 @@ def served_request(call: GraphCall) -> ServedRequest:
                 raise malformed(header, text, "a whole number", f"invalid {header}: expected a whole number")
             asked[name] = int(text)
     digest = scope.get("omnigraph.digest")
+    payload = "" if digest is None else digest.hexdigest()
+    key, payload = call.write_key or (key, payload)
     return ServedRequest(
         graph_id=call.graph.graph_id,
         actor=call.actor_name,
         request_id=scope["omnigraph.request_id"],
         idempotency_key=key,
-        payload_digest="" if digest is None else digest.hexdigest(),
+        payload_digest=payload,
         body_bytes=scope.get("omnigraph.body_bytes", 0),
         limits=RequestLimits(**asked),
     )

@@ -91,6 +91,11 @@ def row(path: str, action: str, allowed: int = 200, **more: Any) -> Row:
     return Row(path=GRAPH + path, action=action, allowed=allowed, **more)
 
 
+# What every caller may ask of the protocol for agents; the tools ask the policy themselves.
+PING = {
+    "json": {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+    "headers": {"Accept": "application/json, text/event-stream"},
+}
 LINES = {"content": b"", "headers": {"Content-Type": "application/x-ndjson"}}
 STALE = {"headers": {"Omnigraph-If-Graph-Commit": NOWHERE}}
 UNIFORM = {"json": request_to_json(QueryRequest(text=READ)), "headers": WIRE}
@@ -103,6 +108,8 @@ ROWS: dict[tuple[str, str], Row] = {
     ("GET", "/metrics"): Row(path="/metrics", action="token", allowed=404),
     # Nobody lists graphs without a bundle of the server, not even where everybody may do everything else.
     ("GET", "/graphs"): Row(path="/graphs", action="graph_list", opened=403),
+    ("POST", "/mcp"): Row(path="/mcp", action="token", options=PING),
+    ("POST", f"{G}/mcp"): row("/mcp", "token", options=PING),
     ("GET", f"{G}/snapshot"): row("/snapshot", "read"),
     ("POST", f"{G}/query"): row("/query", "read", options=sent(query=READ)),
     ("POST", f"{G}/read"): row("/read", "read", options=sent(query_source=READ)),

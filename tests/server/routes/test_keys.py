@@ -98,6 +98,8 @@ READS = {
     ("POST", "explain"): "reads",
     ("POST", "export"): "reads",
     ("POST", "changes/baseline"): "reads",
+    ("POST", "mcp"): "tools that write take the key as an argument; tests/mcp sends it twice",
+    ("POST", "/mcp"): "the same",
     ("POST", "operations/{request_id}/cancel"): "stops a read; again it stops nothing",
 }
 

@@ -20,8 +20,8 @@ from tests.server.conftest import PEOPLE
 from tests.server.process import run_server
 
 METHODS = {"get", "post", "delete", "head", "put", "patch"}
-# Routes that the operations of a server and the client describe elsewhere.
-UNDESCRIBED = {"/openapi.json", "/readyz", "/metrics"}
+# Routes that the operations of a server, the client and the protocol of agents describe elsewhere.
+UNDESCRIBED = {"/openapi.json", "/readyz", "/metrics", "/mcp", "/graphs/{graph_id}/mcp"}
 
 
 def document(level: str) -> dict[str, Any]:

@@ -17,10 +17,20 @@ from omnigraph.policy.bundle import (
     Rule,
     Scope,
 )
+from omnigraph.policy.own import is_own, own_branches
 from omnigraph.policy.policy import BundlePolicy, NoBundle, check_allowed
+from omnigraph.values import BranchName
 
 MIRA, JON, EVE = Actor(name="act-mira"), Actor(name="act-jon"), Actor(name="act-eve")
-BRANCHES = {None: None, "main": True, "draft": False}
+OWN = "agents/act-mira/fix"
+BRANCHES = {
+    None: None,
+    "main": True,
+    "draft": False,
+    OWN: False,
+    "agents/act-mira": False,
+    "agents/act-miranda/x": False,
+}
 
 
 def policy_of(*rules: Rule, groups: dict[str, tuple[str, ...]] | None = None) -> BundlePolicy:
@@ -34,6 +44,8 @@ def scope_allows(scope: Scope | None, branch: str | None) -> bool:
     is_protected = BRANCHES[branch]
     if scope in {None, Scope.ANY}:
         return True
+    if scope is Scope.OWN:
+        return branch == OWN
     return is_protected is not None and is_protected is (scope is Scope.PROTECTED)
 
 
@@ -52,6 +64,18 @@ def test_scopes_follow_the_truth_table(scope: Scope | None):
         assert decision.allowed is scope_allows(scope, scoped), question
         assert decision.matched_rule_id == (rule.id if decision.allowed else None)
         assert not policy.decide(JON, question).allowed
+
+
+def test_no_actor_owns_the_branches_of_another():
+    names = ("ada", "ada@example.com", "ada_40example_2ecom", "Ada", "a/b", "ä", "..", "a b", "a-b", "")
+    prefixes = {own_branches(name) for name in names}
+    assert len(prefixes) == len(names)
+    for name in names[:-1]:
+        # Every one of them is a branch that can be made.
+        assert BranchName.parse(f"{own_branches(name)}x")
+        assert not any(is_own(name, f"{other}x") for other in prefixes - {own_branches(name)})
+    rule = Rule(id="r", group="g", actions=(Action.CHANGE,), branch_scope=Scope.OWN)
+    assert "when { context.has_branch && context.branch_is_own };" in policy_of(rule).to_cedar()
 
 
 @pytest.mark.parametrize("action", [action for action in Action if action not in SERVER_ACTIONS])

@@ -91,8 +91,10 @@ def configure_logs(
     asked = environment.get(FORMAT_VARIABLE, "").lower()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogFormatter(redaction, is_json=asked == "json" or (asked != "text" and not stream.isatty())))
-    for name, least in (("omnigraph", level), ("asyncio", max(level, logging.WARNING))):
-        # The event loop tells of its troubles in the same form, on one line and without places of files.
+    others = max(level, logging.WARNING)
+    for name, least in (("omnigraph", level), ("asyncio", others), ("mcp", others)):
+        # The event loop and the protocol of agents tell of their troubles in the same form, on one line and without
+        # places of files.
         log = logging.getLogger(name)
         log.handlers[:] = [handler]
         log.setLevel(least)

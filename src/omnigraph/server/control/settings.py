@@ -82,6 +82,35 @@ class ConnectionLimits:
 
 
 @record
+class AgentSettings:
+    """How graphs are offered to agents at ``/mcp``.
+
+    Args:
+        is_on: whether they are; ``OMNIGRAPH_MCP``, ``0`` to say no.
+        is_read_only: whether no tool is offered that writes; ``OMNIGRAPH_MCP_READ_ONLY``.
+        query_tools: how many stored queries become tools of their own; ``OMNIGRAPH_MCP_QUERY_TOOLS``.
+        hosts: the names that requests may be sent to and come from; ``OMNIGRAPH_MCP_HOSTS``, separated by commas.
+    """
+
+    is_on: bool = True
+    is_read_only: bool = False
+    query_tools: int = 20
+    hosts: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> AgentSettings:
+        """Return what the environment sets."""
+        hosts = environment.get("OMNIGRAPH_MCP_HOSTS", "").split(",")
+        most = _positive(environment, "OMNIGRAPH_MCP_QUERY_TOOLS")
+        return cls(
+            is_on="OMNIGRAPH_MCP" not in environment or is_set(environment, "OMNIGRAPH_MCP"),
+            is_read_only=is_set(environment, "OMNIGRAPH_MCP_READ_ONLY"),
+            hosts=frozenset(name for one in hosts if (name := one.strip().lower())),
+            **({} if most is None else {"query_tools": most}),
+        )
+
+
+@record
 class ControlSettings:
     """Everything that the environment sets about running a server.
 
@@ -96,6 +125,7 @@ class ControlSettings:
             ``OMNIGRAPH_DRAIN_NOTICE_SECONDS``.
         transaction_idle_s: for how long a transaction may not be used before it is rolled back;
             ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
+        agents: how graphs are offered to agents.
         cluster_poll_ms: how often a server of a cluster looks whether another revision was applied; 0 leaves that to
             ``SIGHUP``; ``OMNIGRAPH_CLUSTER_POLL_MS``.
 
@@ -111,6 +141,7 @@ class ControlSettings:
     drain_s: int = 30
     notice_s: int = 0
     transaction_idle_s: int = 600
+    agents: AgentSettings = field(default_factory=AgentSettings)
     cluster_poll_ms: int = 2000
 
     @classmethod
@@ -148,6 +179,7 @@ class ControlSettings:
             ),
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
+            agents=AgentSettings.from_environment(environment),
             cluster_poll_ms=_number(environment, "OMNIGRAPH_CLUSTER_POLL_MS", 2000),
             **numbers(
                 drain_s="OMNIGRAPH_DRAIN_SECONDS",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.graphs import ServedAddress, graph_address, open_graph
+from omnigraph.cli.graphs import ServedAddress, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, GraphOptions, expand_options
+from omnigraph.cli.usage import usage_error
 from omnigraph.values import BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.ir.stored_queries import StoredQueries
+    from omnigraph.operations import Backend
 
 app = new_app()
 
@@ -25,6 +31,19 @@ def mcp(
         str, typer.Option("--branch", metavar="NAME", help="The branch that is read, and where fresh branches begin.")
     ] = "main",
     actor: Actor = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option("--queries", metavar="PATH", help="A .gq file or a folder of stored queries; may repeat."),
+    ] = None,
+    query_tools: Annotated[
+        int,
+        typer.Option(
+            "--query-tools",
+            metavar="N",
+            min=0,
+            help='How many stored queries with @mcp("expose") become tools of their own.',
+        ),
+    ] = 20,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that writes.")] = False,
 ) -> int:
     """Offer a graph to an agent as tools, over the Model Context Protocol on standard input and output.
@@ -38,9 +57,28 @@ def mcp(
 
     library("mcp", hint=INSTALL, what="command")
     from omnigraph.mcp.local import LocalHost, serve_stdio  # noqa: PLC0415 - see above
+    from omnigraph.operations.registry import RegistryBackend  # noqa: PLC0415 - see above
+
+    if queries and isinstance(address, ServedAddress):
+        raise usage_error(
+            "--queries does not apply to a graph of a server",
+            value=queries[0],
+            expected="no --queries",
+            hint="leave it out; the server has stored queries of its own",
+        )
 
     with open_graph(address, mode="read_only" if read_only else "read_write") as backend:
+        is_remote = isinstance(address, ServedAddress)
+        known = backend if is_remote else RegistryBackend(backend, _stored(backend, queries, read_branch))
         # A server knows by the token who writes, and refuses a name.
-        writer = None if isinstance(address, ServedAddress) else actor
-        serve_stdio(LocalHost(backend, actor=writer, branch=read_branch, is_read_only=read_only))
+        writer = None if is_remote else actor
+        host = LocalHost(known, actor=writer, branch=read_branch, is_read_only=read_only, query_tools=query_tools)
+        serve_stdio(host)
     return 0
+
+
+def _stored(backend: Backend, paths: list[str] | None, branch: str) -> StoredQueries:
+    from omnigraph.ir.stored_queries import StoredQueries  # noqa: PLC0415 - for agents alone
+    from omnigraph.operations.query_files import discover_queries  # noqa: PLC0415 - see above
+
+    return StoredQueries.check(discover_queries(Path(), paths), read_catalog(backend, branch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +14,47 @@ from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import GraphOptions, StoredFiles, expand_options
 from omnigraph.cli.output import write_line
+from omnigraph.records import record
 from omnigraph.runtime import Runtime
 
 app = new_app()
 
 _TOKEN_BITS = 256
+
+
+@record
+class ProviderOptions:
+    """An identity provider whose tokens are accepted."""
+
+    oidc_issuer: Annotated[
+        str | None, typer.Option("--oidc-issuer", metavar="URL", help="Accept tokens of this OpenID Connect provider.")
+    ] = None
+    oidc_audience: Annotated[
+        str | None,
+        typer.Option("--oidc-audience", metavar="NAME", help="What tokens of the provider must be issued for."),
+    ] = None
+    oidc_jwks_url: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-jwks-url", metavar="URL", help="Where the keys of the provider are, if it shall not be asked."
+        ),
+    ] = None
+    oidc_actor_claim: Annotated[
+        str | None,
+        typer.Option("--oidc-actor-claim", metavar="CLAIM", help="The claim that names the actor; sub if not given."),
+    ] = None
+    oidc_groups_claim: Annotated[
+        str | None,
+        typer.Option("--oidc-groups-claim", metavar="CLAIM", help="The claim that lists groups; groups if not given."),
+    ] = None
+
+    def variables(self) -> dict[str, str]:
+        """Return what is given, by the variables of the environment that say the same."""
+        from omnigraph.server.access.oidc import OPTIONS  # noqa: PLC0415 - the server's alone
+
+        names = (variable for variable, _ in OPTIONS.values())
+        given = (getattr(self, field.name) for field in fields(self))
+        return {name: value for name, value in zip(names, given, strict=True) if value is not None}
 
 
 @app.command()
@@ -36,27 +72,8 @@ def serve(
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="Let everyone who reaches the server do everything.")
     ] = False,
-    oidc_issuer: Annotated[
-        str | None, typer.Option("--oidc-issuer", metavar="URL", help="Accept tokens of this OpenID Connect provider.")
-    ] = None,
-    oidc_audience: Annotated[
-        str | None,
-        typer.Option("--oidc-audience", metavar="NAME", help="What tokens of the provider must be issued for."),
-    ] = None,
-    oidc_jwks_url: Annotated[
-        str | None,
-        typer.Option(
-            "--oidc-jwks-url", metavar="URL", help="Where the keys of the provider are, if it shall not be asked."
-        ),
-    ] = None,
-    oidc_actor_claim: Annotated[
-        str | None,
-        typer.Option("--oidc-actor-claim", metavar="CLAIM", help="The claim that names the actor; sub if not given."),
-    ] = None,
-    oidc_groups_claim: Annotated[
-        str | None,
-        typer.Option("--oidc-groups-claim", metavar="CLAIM", help="The claim that lists groups; groups if not given."),
-    ] = None,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Do not offer the graph to agents at /mcp.")] = False,
+    oidc: ProviderOptions,
 ) -> int:
     """Serve one graph over HTTP until interrupted.
 
@@ -68,14 +85,11 @@ def serve(
     address = graph_address(graph, is_direct=True)
     from omnigraph.operations.query_files import discover_queries  # noqa: PLC0415 - for arguments that make sense
     from omnigraph.server.access.decisions import has_identities  # noqa: PLC0415 - the server's alone
-    from omnigraph.server.access.oidc import OPTIONS  # noqa: PLC0415 - see above
     from omnigraph.server.config import ServerSettings, parse_bind, single_graph  # noqa: PLC0415 - see above
     from omnigraph.server.main import serve as run  # noqa: PLC0415 - see above
 
     host, port = parse_bind(bind)
-    options = (oidc_issuer, oidc_audience, oidc_jwks_url, oidc_actor_claim, oidc_groups_claim)
-    variables = (variable for variable, _ in OPTIONS.values())
-    identity = {name: value for name, value in zip(variables, options, strict=True) if value is not None}
+    identity = oidc.variables()
     token = None
     if not unauthenticated and policy is None and not has_identities({**os.environ, **identity}):
         token = f"{Runtime.system().randomness.bits(_TOKEN_BITS):064x}"
@@ -93,5 +107,6 @@ def serve(
         unauthenticated=unauthenticated,
         identity=identity,
         owner_token=token,
+        offers_agents=not no_mcp,
     )
     return run(settings)

@@ -1,0 +1,49 @@
+"""Which hosts and pages a request may name, so that a page cannot reach a local server through a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from omnigraph.errors import BadValue, OriginError
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Collection[str]) -> None:
+    """Return if a request may name a host, and come from a page.
+
+    A server on loopback is reached by the names of loopback, and every server by those that its operator lists. One
+    that listens elsewhere without such a list is reached by any name, and by pages that it serves itself.
+
+    Args:
+        host: the header ``Host``.
+        origin: the header ``Origin``, which browsers send.
+        bind: where the server listens.
+        hosts: the names that the operator lists.
+
+    Raises:
+        OriginError: it may not.
+    """
+    known = {*hosts, *(_LOOPBACK if bind in _LOOPBACK else ())}
+    named = _name(f"//{host}") if host else None
+    if known and named not in known:
+        raise _refused("Host", host, known)
+    if origin is None:
+        return
+    page = _name(origin)
+    if page is None or (page not in known if known else page != named):
+        raise _refused("Origin", origin, known)
+
+
+def _name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def _refused(header: str, value: str | None, known: Collection[str]) -> OriginError:
+    shown = (value or "")[:100]
+    details = BadValue(what=header, value=shown, expected=", ".join(sorted(known)) or "the server's own name")
+    return OriginError(f"{header} '{shown}' is not allowed", details=details)
