@@ -9,10 +9,13 @@ import pytest
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from omnigraph import Graph
+from omnigraph.errors import Effect, InternalError
 from omnigraph.mcp.answers import MOST_ROWS
 from omnigraph.mcp.catalogue import BUILT_IN
 from omnigraph.mcp.local import LocalHost
 from omnigraph.mcp.server import agent_server
+from omnigraph.operations.request import NOTHING, BackendWrapper
+from omnigraph.operations.writes import MutateRequest
 from tests.mcp.agent import Agent, Person, connect
 
 BOATS = "query boats() { match { $b: Boat } return { $b.sail as sail, $b.name as name } order { sail } }"
@@ -153,6 +156,22 @@ def test_a_failed_write_leaves_no_branch_behind(agent: Agent, club: Graph):
     agent.fail("mutate", text="query q() { insert Boat { sail: 7 } }")
     agent.fail("load", records=[{"type": "Boat", "data": {"name": "no key"}}])
     assert [str(one.name) for one in club.branches()] == before
+
+
+def test_a_write_that_may_have_happened_keeps_its_branch(club: Graph):
+    class Losing(BackendWrapper):
+        def execute(self, request, attached=NOTHING):
+            found = self._inner.execute(request, attached)
+            if isinstance(request, MutateRequest):
+                raise InternalError("the answer was lost", effect=Effect.UNKNOWN)
+            return found
+
+    arguments = {"text": RENAME, "params": {"sail": "NOR-1", "name": "Lost"}, "workspace": "lost"}
+    with connect(agent_server(LocalHost(Losing(club.backend), actor="planner"))) as agent:
+        assert agent.fail("mutate", **arguments)["effect"] == "unknown"
+    rows = club.branch("agents/planner/lost").query(BOATS).rows()
+    assert "Lost" in [row["name"] for row in rows]
+    club.delete_branch("agents/planner/lost")
 
 
 def test_answers_are_cut_by_rows_and_go_on_in_the_same_snapshot(agent: Agent, club: Graph):

@@ -11,13 +11,7 @@ from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.ledger.place import ClusterPlace
 from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.engine.schema import SchemaApplyResult, apply_schema
-from omnigraph.errors import (
-    Effect,
-    GraphMissingError,
-    OmnigraphError,
-    StorageFault,
-    StorageUnavailableError,
-)
+from omnigraph.errors import Effect, GraphMissingError, Kind, OmnigraphError, StorageFault, StorageUnavailableError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.records import record
 from omnigraph.store.control import sync_directory
@@ -32,23 +26,25 @@ _REMOVALS = 3
 class ObservedGraph:
     """What there is at the address of a graph.
 
-    ``exists`` says that something is there. ``problem`` says why it cannot be read; without one, the other two say
-    which state main is in.
+    ``exists`` says that something is there. ``problem`` says why it cannot be read, and ``is_reachable`` whether
+    storage has answered at all; without a problem, the other two say which state main is in.
     """
 
     exists: bool
     manifest_version: int | None = None
     schema_digest: str | None = None
     problem: str | None = None
+    is_reachable: bool = True
 
 
 @record
 class MigrationPreview:
-    """The steps that a schema update would take."""
+    """The steps that a schema update would take; ``refusal`` says why it cannot be made."""
 
     supported: bool
     steps: tuple[dict[str, Any], ...]
     lines: tuple[str, ...]
+    refusal: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON values."""
@@ -71,10 +67,10 @@ class ClusterGraphs:
             try:
                 is_empty = not self._place.objects.list_keys(self._place.graph_key(graph_id))
             except OmnigraphError as other:
-                return ObservedGraph(exists=True, problem=other.message)
+                return _unread(other)
             return ObservedGraph(exists=False) if is_empty else ObservedGraph(exists=True, problem=problem.message)
         except OmnigraphError as problem:
-            return ObservedGraph(exists=True, problem=problem.message)
+            return _unread(problem)
         digest = file_digest(state.schema.source.encode())
         return ObservedGraph(exists=True, manifest_version=state.version, schema_digest=digest)
 
@@ -173,4 +169,13 @@ def preview_migration(graph: OpenGraph, schema: bytes, *, source_name: str) -> M
         supported=plan.is_supported,
         steps=tuple(step.to_json() for step in plan.steps),
         lines=tuple(step.describe() for step in plan.steps),
+        refusal=None if plan.first_refusal is None else plan.first_refusal.message,
     )
+
+
+# What says nothing of the graph itself.
+_UNREACHABLE = frozenset({Kind.UNAVAILABLE, Kind.DENIED, Kind.UNAUTHENTICATED})
+
+
+def _unread(problem: OmnigraphError) -> ObservedGraph:
+    return ObservedGraph(exists=True, problem=problem.message, is_reachable=problem.kind not in _UNREACHABLE)

@@ -93,7 +93,8 @@ class _Sweep:
             # Of a graph that was to be made nothing is there; one that is gone has no schema to wait for.
             return sidecar.kind == "graph_create" or self._keep_missing(sidecar)
         if found.problem is not None:
-            return self._keep_unreadable(sidecar, found.problem)
+            self._keep_unreadable(sidecar, found.problem, is_reachable=found.is_reachable)
+            return False
         if found.schema_digest == self._draft.digest(schema_address(sidecar.graph_id)):
             return True
         if found.schema_digest == sidecar.desired_schema_digest:
@@ -151,9 +152,10 @@ class _Sweep:
         self._pending(sidecar, "the graph is gone; `omnigraph cluster refresh` notes that")
         return False
 
-    def _keep_unreadable(self, sidecar: Sidecar, problem: str) -> bool:
+    def _keep_unreadable(self, sidecar: Sidecar, problem: str, *, is_reachable: bool) -> None:
         address = graph_address(sidecar.graph_id)
-        if sidecar.kind == "graph_create":
+        # Nobody may remove what storage has only failed to show.
+        if sidecar.kind == "graph_create" and is_reachable:
             message = (
                 f"{_told(sidecar)} left something at {sidecar.graph_uri} that cannot be opened: {problem}; remove it "
                 "and apply again"
@@ -162,7 +164,6 @@ class _Sweep:
             self._findings.add("graph_create_incomplete", address, message)
         else:
             self._pending(sidecar, f"the graph cannot be opened: {problem}")
-        return False
 
     def _keep_unknown(self, sidecar: Sidecar) -> None:
         told = "the graph has another schema than before and than it was to have; run `omnigraph cluster refresh`"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from omnigraph.errors import BranchExistsError, OmnigraphError
+from omnigraph.errors import BranchExistsError, Effect, OmnigraphError
 from omnigraph.mcp.tool import Arguments, Step, ToolCall
 from omnigraph.operations.history import CreateBranchRequest, DeleteBranchRequest
 from omnigraph.policy.own import own_branches
@@ -59,7 +60,7 @@ class Place:
 
 
 def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Place], _Done]) -> tuple[Place, _Done]:
-    """Do a write on the branch that it names, or else on a fresh one, which goes again if the write fails.
+    """Do a write on the branch that it names, or else on a fresh one, which goes again if nothing was written.
 
     Raises:
         OmnigraphError: the branch cannot be made, or the write fails.
@@ -67,9 +68,9 @@ def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Pl
     place = _place(call, given, verb)
     try:
         return place, write(place)
-    except OmnigraphError:
-        if place.is_new:
-            # Whatever keeps it from going: an empty branch harms nobody.
+    except OmnigraphError as error:
+        if place.is_new and error.effect is Effect.NONE:
+            # Only if nothing can have been written. Whatever keeps it from going: an empty branch harms nobody.
             with suppress(OmnigraphError):
                 call.execute(DeleteBranchRequest(name=place.branch))
         raise
@@ -93,9 +94,8 @@ def _place(call: ToolCall, given: Write, verb: str) -> Place:
 
 def _fresh_name(verb: str, given: Write) -> str:
     if given.idempotency_key is not None:
-        from hashlib import blake2b  # noqa: PLC0415 - few writes have a key
-
-        return f"{verb}-{blake2b(given.idempotency_key.encode(), digest_size=_NAME_DIGITS // 2).hexdigest()}"
+        digest = hashlib.blake2b(given.idempotency_key.encode(), digest_size=_NAME_DIGITS // 2)
+        return f"{verb}-{digest.hexdigest()}"
     return f"{verb}-{str(Runtime.system().ids.ulid()).lower()[-_NAME_DIGITS:]}"
 
 

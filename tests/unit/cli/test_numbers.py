@@ -37,6 +37,7 @@ NEEDED = {
     "schema infer": ["people.csv"],
     "pipeline run": ["pipeline.yaml"],
     "pipeline status": ["pipeline.yaml"],
+    "mcp": [],
 }
 _WITHOUT_GRAPH = {"schema infer"}
 

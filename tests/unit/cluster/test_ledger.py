@@ -174,6 +174,28 @@ def test_what_is_no_ledger_is_refused(local_place, text):
     assert _refusal(LedgerFile(local_place).read) == "invalid_state_json"
 
 
+@pytest.mark.parametrize(
+    "address", ["query.crm", "query.", "policy.", "graph.", "graph.../x", "query.a.b/../c", "schema.a.b", "provider.x"]
+)
+def test_an_address_that_leads_elsewhere_is_refused(local_place, address):
+    _put(local_place, {"version": 1, "applied_revision": {"resources": {address: {"digest": DIGEST}}}})
+    assert _refusal(LedgerFile(local_place).read) == "invalid_state_json"
+
+
+def test_a_digest_that_leads_elsewhere_is_refused_and_a_kind_of_later_versions_is_not(local_place):
+    _put(local_place, {"version": 1, "applied_revision": {"resources": {"policy.p": {"digest": "../x"}}}})
+    assert _refusal(LedgerFile(local_place).read) == "invalid_state_json"
+    _put(local_place, {"version": 1, "applied_revision": {"resources": {"pipeline.p.q.r": {"digest": DIGEST}}}})
+    assert list(LedgerFile(local_place).read().state.resources) == ["pipeline.p.q.r"]
+
+
+def test_a_sidecar_of_a_graph_elsewhere_is_refused(local_place, findings):
+    store = SidecarStore(local_place)
+    store.write(_sidecar(local_place, graph_id="../../home"))
+    assert store.read_all(findings) == ()
+    assert [item.code for item in findings.items] == ["invalid_recovery_sidecar"]
+
+
 def test_a_ledger_of_another_version_is_not_touched(local_place):
     _put(local_place, {"version": 2, "of": "tomorrow"})
     assert _refusal(LedgerFile(local_place).read) == "unsupported_state_version"

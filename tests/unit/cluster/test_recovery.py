@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 from tests.cluster_directory import AGED, BOOKS, PEOPLE, ClusterDirectory, codes
+from tests.marks import first
 
 import omnigraph
 from omnigraph.cluster.digests import file_digest
+from omnigraph.testing.s3 import FOREVER, Fault
 
 OPERATION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 SIDECAR = f"__cluster/recoveries/{OPERATION}.json"
@@ -65,7 +67,7 @@ def _status(directory, address="graph.crm"):
     return found["status"], *found["conditions"]
 
 
-COMMANDS = ["apply", "refresh"]
+COMMANDS = first(1, ["apply", "refresh"])
 
 
 def _run(directory, command):
@@ -138,6 +140,22 @@ def test_creation_that_has_left_what_cannot_be_opened_waits_for_a_person(empty, 
     shutil.rmtree(empty.path / "graphs/crm.omni")
     assert empty.session().apply().is_converged
     assert not _is_kept(empty)
+
+
+@pytest.mark.more
+def test_creation_that_storage_does_not_show_is_not_taken_for_an_incomplete_one(tmp_path, clean_s3_endpoint):
+    options = clean_s3_endpoint.storage_options_without_retries
+    directory = ClusterDirectory(tmp_path / "config", clean_s3_endpoint.fresh_prefix(), options)
+    directory.graph("crm", PEOPLE)
+    assert directory.session().import_graphs().is_ok
+    omnigraph.init(f"{directory.root}/graphs/crm.omni", PEOPLE, storage_options=options).close()
+    _leave(directory, "graph_create", PEOPLE)
+    clean_s3_endpoint.add_fault(Fault(action="error", key="graphs/", times=FOREVER))
+    report = directory.session().apply()
+    assert "cluster_recovery_pending" in codes(report)
+    assert "graph_create_incomplete" not in codes(report)
+    clean_s3_endpoint.clear_faults()
+    assert "cluster_recovery_rolled_forward" in codes(directory.session().apply())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -134,8 +134,7 @@ class GraphMoves:
             verify_file(graph.schema_file, graph.schema_digest, address)
             preview = preview_migration(opened, text, source_name=graph.schema_path)
             if not preview.supported:
-                refused = "; ".join(line for line in preview.lines if line)
-                message = f"graph '{graph.graph_id}' cannot come to this schema: {refused}"
+                message = f"graph '{graph.graph_id}' cannot come to this schema: {preview.refusal}"
                 raise state_error("schema_apply_failed", address, message)
             version = opened.snapshot().state.version
             sidecar = self._announce("schema_apply", graph.graph_id, desired=graph.schema_digest, observed=version)

@@ -40,10 +40,10 @@ class Payload:
 def has_payload(address: str) -> bool:
     """Whether a resource is stored as a text: a query or a policy.
 
-    >>> has_payload("query.crm.find"), has_payload("policy.acl"), has_payload("schema.crm")
-    (True, True, False)
+    >>> has_payload("query.crm.find"), has_payload("policy.acl"), has_payload("schema.crm"), has_payload("query.crm")
+    (True, True, False, False)
     """
-    return address.startswith((_QUERY, _POLICY))
+    return address.startswith(_POLICY) or (address.startswith(_QUERY) and "." in address.removeprefix(_QUERY))
 
 
 class PayloadStore:

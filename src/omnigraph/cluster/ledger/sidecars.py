@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from omnigraph.cluster.config.section import RESOURCE_ID
 from omnigraph.cluster.diagnostics import Findings
 from omnigraph.cluster.ledger.documents import ClusterDocument, state_error
 from omnigraph.cluster.ledger.place import RECOVERIES, ClusterPlace
 from omnigraph.cluster.ledger.state import MoveKind
 from omnigraph.errors import ClusterStateError, OmnigraphError
+
+_SHOWN = 100
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,12 +36,20 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     approval_id: str | None = None
 
 
+def _check_graph(raw: dict[str, Any], path: str) -> None:
+    graph_id = raw.get("graph_id")
+    if isinstance(graph_id, str) and graph_id and not RESOURCE_ID.fullmatch(graph_id):
+        message = f"cannot read recovery sidecar '{path}': '{graph_id[:_SHOWN]}' is not the id of a graph"
+        raise state_error("invalid_recovery_sidecar", path, message)
+
+
 _DOCUMENT = ClusterDocument(
     Sidecar,
     version_member="schema_version",
     what="recovery sidecar",
     invalid="invalid_recovery_sidecar",
     unsupported="unsupported_recovery_sidecar_version",
+    prepare=_check_graph,
 )
 
 

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from omnigraph.cluster.config.section import RESOURCE_ID
 from omnigraph.cluster.ledger.approvals import Approval
 from omnigraph.cluster.ledger.documents import ClusterDocument, state_error
 from omnigraph.cluster.ledger.place import STATE, ClusterPlace
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
+from omnigraph.values.patterns import late_pattern
 
 VERSION = 1
 
@@ -222,6 +224,29 @@ def _ordered(found: Mapping[str, Any]) -> dict[str, Any]:
 _OLD, _NEW = "manifest_version", "graph_manifest_version"
 
 
+_WORDS_OF_KIND = {"graph": 1, "schema": 1, "query": 2, "policy": 1, "provider": 2}
+_DIGEST = late_pattern(r"[0-9a-f]+")
+
+
+def _prepare(raw: dict[str, Any], path: str) -> None:
+    """Bring a ledger into the present form, and refuse addresses and digests that could lead out of the cluster.
+
+    Raises:
+        ClusterStateError: a resource has no proper address or digest, or an observation contradicts itself.
+    """
+    _rename_observed_versions(raw, path)
+    revision = raw.get("applied_revision")
+    resources = revision.get("resources", {}) if isinstance(revision, dict) else {}
+    for address, resource in resources.items() if isinstance(resources, dict) else ():
+        kind, *words = address.split(".")
+        count = _WORDS_OF_KIND.get(kind)
+        digest = resource.get("digest", "") if isinstance(resource, dict) else ""
+        is_address = count is None or (len(words) == count and all(map(RESOURCE_ID.fullmatch, words)))
+        if not is_address or (isinstance(digest, str) and digest and not _DIGEST.fullmatch(digest)):
+            message = f"cannot read ledger '{path}': '{address}' is not the address of a resource with a digest"
+            raise state_error("invalid_state_json", path, message)
+
+
 def _rename_observed_versions(raw: dict[str, Any], path: str) -> None:
     """Bring observations of earlier versions into the present form.
 
@@ -249,5 +274,5 @@ _DOCUMENT = ClusterDocument(
     what="ledger",
     invalid="invalid_state_json",
     unsupported="unsupported_state_version",
-    prepare=_rename_observed_versions,
+    prepare=_prepare,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -221,8 +222,6 @@ def compare(call: ToolCall, given: Diff) -> Difference:
 
 def _fitting(call: ToolCall, request: DiffPageRequest, size: int) -> dict[str, Any]:
     """Return the longest page that fits. A token stands behind a whole page, so that a shorter one is asked for."""
-    from dataclasses import replace  # noqa: PLC0415 - a page that does not fit is rare
-
     while True:
         page = call.execute(request).to_json()
         kept, fits = take_items(page["changes"], size=size, what="change")
