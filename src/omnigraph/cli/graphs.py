@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from omnigraph.cli.lazy import quick_imports
-from omnigraph.cli.operator.scope import Scope, ServerScope, find_scope, named_actor
+from omnigraph.cli.operator.scope import ClusterScope, Scope, ServerScope, find_scope, named_actor
 from omnigraph.cli.options import GraphOptions
 from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
@@ -44,6 +44,16 @@ def graph_address(options: GraphOptions, *, is_direct: bool = False) -> str:
 
 def scope_address(scope: Scope, *, is_direct: bool = False) -> str:
     """Return the address of what a command works on; raises what :func:`graph_address` does."""
+    if isinstance(scope, ClusterScope):
+        if not is_direct:
+            raise usage_error(
+                "this command works on the rows of a graph, which a cluster is not asked for",
+                what="graph",
+                value=scope.place,
+                expected="--server or --store",
+                hint="use --server NAME --graph ID for a server of the cluster, or --store with a storage",
+            )
+        return cluster_graph(scope)[1]
     if not isinstance(scope, ServerScope):
         return scope
     if is_direct:
@@ -58,6 +68,30 @@ def scope_address(scope: Scope, *, is_direct: bool = False) -> str:
     if graph_id is None:
         raise _no_graph(scope.url)
     return ServedAddress(f"{scope.url}/graphs/{graph_id}")
+
+
+def cluster_graph(scope: ClusterScope) -> tuple[str, str]:
+    """Return id and storage of the graph of a cluster that is meant: the one that is named, or the only one.
+
+    Raises:
+        UsageError: none is named, and there is not exactly one.
+        ClusterStateError: the ledger cannot be read, or does not have it.
+    """
+    from omnigraph.cluster.applied import AppliedCluster  # noqa: PLC0415 - for graphs of clusters
+
+    cluster, graph_id = AppliedCluster(scope.place), scope.graph_id
+    if graph_id is None:
+        if len(cluster.graphs) != 1:
+            known = ", ".join(cluster.graphs)
+            raise usage_error(
+                "no graph of the cluster is given" if known else "no graph of the cluster has been applied",
+                what="graph",
+                value=scope.place,
+                expected="--graph ID",
+                hint=f"name one of {known} with --graph" if known else "run `omnigraph cluster apply`",
+            )
+        graph_id = cluster.graphs[0]
+    return graph_id, cluster.graph_uri(graph_id)
 
 
 def _no_graph(url: str) -> UsageError:

@@ -35,11 +35,15 @@ _HEADINGS: Mapping[Capability | None, str] = {
 
 @record
 class Entry:
-    """A command: its application as ``module:name``, one line about it, and its capability."""
+    """A command: its application as ``module:name``, one line about it, and its capability.
+
+    ``is_clustered`` says that it works on graphs of clusters, too.
+    """
 
     app: str
     summary: str
     capability: Capability | None = None
+    is_clustered: bool = False
 
     def load(self) -> Any:
         """Import the command."""
@@ -50,6 +54,7 @@ class Entry:
 # Options that may stand before the command too, and whether a value follows them. They mean what they mean behind it.
 _LEADING: Mapping[str, bool] = {
     "--server": True,
+    "--cluster": True,
     "--graph": True,
     "--store": True,
     "--profile": True,
@@ -106,6 +111,7 @@ class LazyGroup(HelpfulGroup):
     entries: ClassVar[Mapping[str, Entry]] = {}
     # What its commands are, unless they say otherwise themselves.
     capability: Capability | None = None
+    is_clustered = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the arguments of the group itself; options that stand before the command are kept for the command."""
@@ -128,12 +134,13 @@ class LazyGroup(HelpfulGroup):
             command = entry.load()
         command.name = cmd_name
         capability = entry.capability or self.capability
+        is_clustered = entry.is_clustered or self.is_clustered
         if isinstance(command, LazyGroup):
-            command.capability = capability
+            command.capability, command.is_clustered = capability, is_clustered
         elif not isinstance(command, TyperGroup):
             from omnigraph.cli.options import add_scope_options  # noqa: PLC0415 - the help of a group needs none of it
 
-            add_scope_options(command, is_served=capability == "any")
+            add_scope_options(command, is_served=capability == "any", is_clustered=is_clustered)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -184,23 +184,25 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     },
     "control": {
         "cluster": ("cluster.group:app", "Declare clusters as code, and bring them about."),
+        "policy": ("local.policy:app", "Check, test and explain policy bundles."),
     },
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
         "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
         "login": ("local.servers:login_app", "Keep the token of a server."),
         "logout": ("local.servers:logout_app", "Forget the token of a server."),
-        "policy": ("local.policy:app", "Check, test and explain policy bundles."),
         "profile": ("local.profile:app", "List and show the operator's profiles."),
         "completion": ("local.completion:app", "Print a shell completion script."),
         "version": ("local.version:version_app", "Show the package and storage format versions."),
     },
 }
+# Those that work on graphs of clusters by --cluster, too.
+_ON_CLUSTERS = frozenset({"lint", "optimize", "cleanup", "status", "repair", "migrate", "queries"})
 _LEGEND = (
     ("any", "These work on a graph, by its storage or through a server."),
     ("served", "These ask a server."),
     ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
-    ("control", "These work on a cluster: its directory, or the storage that it names."),
+    ("control", "These work on a cluster: its directory, or the storage that it names; policy also works on files."),
     ("local", "These take no graph; alias uses the one set in the operator config."),
 )
 
@@ -254,7 +256,12 @@ _FOREIGN: Mapping[str, str] = {
 class _Commands(LazyGroup):
     foreign = _FOREIGN
     entries: ClassVar[Mapping[str, Entry]] = {
-        name: Entry(app=f"omnigraph.cli.commands.{app}", summary=summary, capability=capability)
+        name: Entry(
+            app=f"omnigraph.cli.commands.{app}",
+            summary=summary,
+            capability=capability,
+            is_clustered=name in _ON_CLUSTERS,
+        )
         for capability, commands in _COMMANDS.items()
         for name, (app, summary) in commands.items()
     }

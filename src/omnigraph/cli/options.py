@@ -23,6 +23,7 @@ from typer.main import get_command
 from omnigraph.cli.operator.scope import (
     WAYS,
     choose_actor,
+    choose_cluster,
     choose_graph,
     choose_profile,
     choose_server,
@@ -69,6 +70,20 @@ Server = Annotated[
 ServedGraph = Annotated[
     str | None,
     typer.Option("--graph", metavar="ID", help="The graph of the server.", callback=choose_graph, expose_value=False),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster: its name in the operator config, its directory or its storage root.",
+        callback=choose_cluster,
+        expose_value=False,
+    ),
+]
+ClusterGraph = Annotated[
+    str | None,
+    typer.Option("--graph", metavar="ID", help="The graph of the cluster.", callback=choose_graph, expose_value=False),
 ]
 Actor = Annotated[
     str | None,
@@ -235,7 +250,9 @@ def place_graph(parameters: Sequence[Any], given: dict[str, Any]) -> dict[str, A
     # What stands for a missing value differs from version to version.
     if not isinstance(first, str) or isinstance(last, str):
         return given
-    by_option = any(isinstance(given.get(name), str) for name in ("store", "uri_option", "profile", "server"))
+    by_option = any(
+        isinstance(given.get(name), str) for name in ("store", "uri_option", "profile", "server", "cluster")
+    )
     if not by_option:
         if names[1] == "query_name" and not first.isidentifier():
             return given
@@ -298,23 +315,27 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 # In the order in which they are refused; each with what it is for.
 _SCOPE_FLAGS: Mapping[str, str] = {
     "--server": "--server names a server",
-    "--graph": "--graph names a graph of a server",
+    "--cluster": "--cluster names a cluster",
+    "--graph": "--graph names a graph of a server or a cluster",
     "--store": "--store names the storage of a graph",
     "--as": "--as names who writes",
     "--profile": "--profile names a graph by the operator config",
 }
 
 
-def add_scope_options(command: Any, *, is_served: bool) -> None:
+def add_scope_options(command: Any, *, is_served: bool, is_clustered: bool = False) -> None:
     """Give a command that takes ``--store`` the other options that name a graph, right behind it.
 
     Args:
         command: the command.
         is_served: whether it works on graphs of servers too.
+        is_clustered: whether it works on graphs of clusters too.
     """
     places = [place for place, parameter in enumerate(command.params) if "--store" in parameter.opts]
     if places:
-        wanted = {"--profile", "--server", "--graph"} if is_served else {"--profile"}
+        wanted = {"--profile", *(("--server",) if is_served else ()), *(("--cluster",) if is_clustered else ())}
+        if is_served or is_clustered:
+            wanted.add("--graph")
         added = [parameter for parameter in _scope_options() if wanted.intersection(parameter.opts)]
         command.params[places[0] + 1 : places[0] + 1] = added
 
@@ -338,7 +359,10 @@ def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
     first = foreign[0]
     clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
     do = "do" if len(clauses) > 1 else "does"
-    phrase = "graph" if "--server" in taken else "direct" if "--store" in taken else "local"
+    is_control = "--config" in taken or ("--cluster" in taken and "--store" not in taken)
+    phrase = (
+        "graph" if "--server" in taken else "direct" if "--store" in taken else "control" if is_control else "local"
+    )
     message = f"`{path}` is a {phrase} command; {', '.join(clauses)} and {do} not apply"
     raise usage_error(
         message, value=" ".join(foreign), expected="the options of the command", hint=_remedy(path, first, taken)
@@ -358,7 +382,11 @@ def _remedy(path: str, flag: str, taken: set[str]) -> str:
         return "the alias determines the graph; change it in the operator config"
     if flag == "--as" and "--store" in taken:
         return "leave it out; this command records no actor"
-    if flag in {"--server", "--graph"} and "--store" in taken:
+    if flag == "--cluster" and "--server" in taken:
+        return "use --server NAME --graph ID for a server of the cluster, or --store with the storage of the graph"
+    if "--config" in taken:
+        return "leave it out; --config names the directory of the cluster"
+    if flag in {"--server", "--graph", "--cluster"} and "--store" in taken:
         return "it needs the storage of the graph; give its address or --store"
     return f"leave {flag} out; this command opens no graph"
 
@@ -367,7 +395,9 @@ def _scope_options() -> list[Any]:
     app = typer.Typer(add_completion=False)
 
     @app.command()
-    def declare(*, server: Server = None, graph: ServedGraph = None, profile: Profile = None) -> None:
-        del server, graph, profile
+    def declare(
+        *, server: Server = None, cluster: Cluster = None, graph: ServedGraph = None, profile: Profile = None
+    ) -> None:
+        del server, cluster, graph, profile
 
     return [parameter for parameter in get_command(app).params if "--help" not in parameter.opts]

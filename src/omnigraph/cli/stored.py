@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from omnigraph.cli.graphs import CommandBackend, ServedAddress, graph_address, open_graph
-from omnigraph.cli.operator.scope import is_chosen
+from omnigraph.cli.graphs import CommandBackend, ServedAddress, cluster_graph, graph_address, open_graph
+from omnigraph.cli.operator.scope import ClusterScope, find_scope, is_chosen
 from omnigraph.cli.options import GraphOptions
 from omnigraph.cli.usage import usage_error
 from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest, ListQueriesRequest
@@ -80,6 +80,11 @@ def find_queries(
         QuerySyntaxError, StoredQueryDuplicateError: the files cannot be read.
         OmnigraphError: the graph cannot be opened.
     """
+    scope = find_scope(graph.given)
+    if isinstance(scope, ClusterScope):
+        with _of_cluster(scope, paths, mode=mode, keeps_broken=keeps_broken) as place:
+            yield place
+        return
     address = graph_address(graph)
     if isinstance(address, ServedAddress):
         if paths:
@@ -103,6 +108,30 @@ def find_queries(
     with open_graph(address, mode=mode, blob_bases=blob_bases) as opened:
         registry = RegistryBackend(opened, known, examined.breakages)
         yield QueryPlace(backend=cast("CommandBackend", registry), graph=opened, queries=known)
+
+
+@contextmanager
+def _of_cluster(
+    scope: ClusterScope, paths: Sequence[str] | None, *, mode: OpenMode, keeps_broken: bool
+) -> Iterator[QueryPlace]:
+    """Open a graph of a cluster with the stored queries that were applied."""
+    if paths:
+        raise usage_error(
+            "--queries does not apply to a graph of a cluster",
+            value=paths[0],
+            expected="no --queries",
+            hint="leave it out; the cluster has stored queries of its own",
+        )
+    from omnigraph.cluster.applied import AppliedCluster  # noqa: PLC0415 - for graphs of clusters
+    from omnigraph.ir.stored_queries import examine_queries  # noqa: PLC0415 - for arguments that make sense
+    from omnigraph.operations.registry import RegistryBackend  # noqa: PLC0415 - see above
+
+    graph_id, address = cluster_graph(scope)
+    examined = examine_queries(AppliedCluster(scope.place).queries(graph_id))
+    known = examined.queries if keeps_broken else examined.sound()
+    with open_graph(address, mode=mode) as opened:
+        registry = RegistryBackend(opened, known, examined.breakages)
+        yield QueryPlace(backend=cast("CommandBackend", registry), graph=opened, queries=known, has_tools=False)
 
 
 def list_entries(graph: GraphOptions, paths: Sequence[str] | None) -> tuple[QueryPlace | None, tuple[QueryEntry, ...]]:

@@ -116,10 +116,12 @@ class ClusterGraphs:
     def migrate(self, graph: OpenGraph, schema: bytes, *, actor: str | None, source_name: str) -> SchemaApplyResult:
         """Bring main of an open graph to a schema as one commit; what is dropped can still be read in the past.
 
+        A graph that is served is written to meanwhile: the change is decided again on what has come between.
+
         Raises:
             SchemaPlanError: a change cannot be made.
             ConstraintViolationError: a row breaks a rule that was to be added.
-            ExpectedVersionMismatchError, SchemaMovedError: another process changed what it was decided on.
+            SchemaMovedError: another process changed the schema.
         """
         return graph.calls.run(
             lambda: apply_schema(
@@ -131,7 +133,7 @@ class ClusterGraphs:
                 message="cluster apply",
                 source_name=source_name,
                 # The ledger knows a schema by its text: comments count.
-                keep_text=True,
+                is_declared=True,
             )
         )
 

@@ -194,13 +194,18 @@ def _texts(
     store = PayloadStore(place)
 
     def read(key: tuple[str, str]) -> bytes:
-        return known[key] if key in known else _payload(store, Payload(address=key[0], digest=key[1]))
+        return known[key] if key in known else read_payload(store, Payload(address=key[0], digest=key[1]))
 
     with ThreadPoolExecutor(_READS_AT_ONCE, "omnigraph-payloads") as threads:
         return dict(zip(wanted, side_by_side(threads, read, wanted), strict=True))
 
 
-def _payload(store: PayloadStore, payload: Payload) -> bytes:
+def read_payload(store: PayloadStore, payload: Payload) -> bytes:
+    """Return the text of a query or a policy as it was applied.
+
+    Raises:
+        ClusterStateError: it is missing, is another one, or cannot be read.
+    """
     data = store.read(payload)
     advice = "run `omnigraph cluster refresh` and `omnigraph cluster apply`"
     if data is None:

@@ -84,7 +84,7 @@ class Ground:
 
     def run(self, *command: str) -> str:
         done = omnigraph(*command, cwd=self.path, **self.environment)
-        assert done.code == 0, (command, done.out, done.err)
+        assert done.code == 0, f"{command}: {done.out}{done.err}"
         return done.out
 
 
@@ -136,6 +136,7 @@ class Callers:
                 self.answers.append(client.post(f"{queries}/count_all", json={}))
 
 
+@pytest.mark.more
 def test_from_an_empty_bucket_to_serving_and_through_a_change_of_schema(ground: Ground):
     ground.run("cluster", "import")
     applied = json.loads(ground.run("cluster", "apply", "--as", "act-mira", "--json"))
@@ -146,9 +147,10 @@ def test_from_an_empty_bucket_to_serving_and_through_a_change_of_schema(ground: 
             assert [one["graph_id"] for one in client.get("/graphs").json()["graphs"]] == [*GRAPHS]
             names = [len(client.get(f"/graphs/{graph}/queries").json()["queries"]) for graph in GRAPHS]
             assert (names, sum(names)) == ([4, 3, 3], 10)
-            # The vector is computed by the provider of the cluster, with the key of the server's environment.
-            put = {"params": {"slug": "a", "title": "First"}}
-            assert client.post("/graphs/crm/queries/put", json=put).status_code == 200
+            # The vector of the question comes from the provider of the cluster, with the key of the environment.
+            line = {"type": "Note", "data": {"slug": "a", "title": "First", "vector": [6.0, 1.0, 1.0, 1.0]}}
+            loaded = client.post("/graphs/crm/load", json={"data": json.dumps(line), "mode": "merge"})
+            assert loaded.status_code == 200
             near = client.post("/graphs/crm/queries/near", json={"params": {"q": "First"}})
             assert [row["n.slug"] for row in near.json()["rows"]] == ["a"]
         callers = Callers(server)

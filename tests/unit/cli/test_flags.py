@@ -19,6 +19,9 @@ DIRECT_WRITES = ("--store", "--as", "--profile")
 READS = ("--server", "--graph", *DIRECT)
 WRITES = ("--server", "--graph", *DIRECT_WRITES)
 SERVED = ("--server", "--profile")
+CLUSTERED = ("--cluster", "--graph", *DIRECT)
+STORED = ("--server", "--cluster", "--graph", *DIRECT)
+APPLIED = ("--cluster", "--graph", "--profile")
 BY_WHOM = ("--as",)
 NOTHING = ()
 
@@ -29,8 +32,8 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
-    "queries list": READS,
-    "queries validate": READS,
+    "queries list": STORED,
+    "queries validate": STORED,
     "embed": WRITES,
     "blob get": READS,
     "blob stat": READS,
@@ -65,7 +68,7 @@ MATRIX = {
     "revert": WRITES,
     "blame": READS,
     "snapshot": READS,
-    "lint": DIRECT,
+    "lint": CLUSTERED,
     "pipeline init": DIRECT,
     "pipeline validate": DIRECT,
     "pipeline plan": DIRECT,
@@ -79,11 +82,11 @@ MATRIX = {
     "schema plan": DIRECT,
     "schema apply": WRITES,
     "schema show": READS,
-    "optimize": DIRECT,
-    "cleanup": DIRECT,
-    "status": DIRECT,
-    "repair": DIRECT,
-    "migrate": DIRECT,
+    "optimize": CLUSTERED,
+    "cleanup": CLUSTERED,
+    "status": CLUSTERED,
+    "repair": CLUSTERED,
+    "migrate": CLUSTERED,
     "mcp": WRITES,
     "cluster init": NOTHING,
     "cluster validate": NOTHING,
@@ -97,15 +100,15 @@ MATRIX = {
     "graphs list": SERVED,
     "login": NOTHING,
     "logout": NOTHING,
-    "policy validate": NOTHING,
-    "policy test": NOTHING,
-    "policy explain": NOTHING,
+    "policy validate": APPLIED,
+    "policy test": APPLIED,
+    "policy explain": APPLIED,
     "profile list": NOTHING,
     "profile show": NOTHING,
     "completion": NOTHING,
     "version": NOTHING,
 }
-FLAGS = ("--server", "--graph", "--store", "--as", "--profile")
+FLAGS = ("--server", "--cluster", "--graph", "--store", "--as", "--profile")
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -135,7 +138,7 @@ def test_the_capabilities_that_help_tells_are_those_of_the_options():
         if rest:
             entry = LISTED.get_command(None, group).entries[rest[0]]
         capability = entry.capability or LISTED.entries[group].capability
-        takes_a_graph = taken not in {NOTHING, BY_WHOM}
+        takes_a_graph = taken not in {NOTHING, BY_WHOM, APPLIED}
         assert takes_a_graph is (capability not in {"local", "control"}), path
 
 

@@ -38,13 +38,14 @@ class Profile:
     """A graph by name. Whether it names one is looked at when it is used, not when the file is read.
 
     ``binding`` is the graph as the file writes it, ``store`` the address that this leads to. A profile names a storage,
-    or a server and which of its graphs is meant by default.
+    or a server or a cluster and which of its graphs is meant by default.
     """
 
     name: str
     binding: str | None = None
     store: str | None = None
     server: str | None = None
+    cluster: str | None = None
     default_graph: str | None = None
     place: Place | None = None
 
@@ -54,9 +55,11 @@ class Profile:
         Raises:
             ConfigError: it does not.
         """
-        if (self.store is None) == (self.server is None):
-            found = "nothing" if self.store is None else "both"
-            raise self._problem("must set exactly one of server and store", "server or store", found)
+        bound = [one for one in (self.store, self.server, self.cluster) if one is not None]
+        if len(bound) != 1:
+            found = "nothing" if not bound else "several of them"
+            expected = "server, cluster or store"
+            raise self._problem("must set exactly one of server, cluster and store", expected, found)
         if self.store is not None and self.default_graph is not None:
             raise self._problem("names a storage, which holds one graph", "no default_graph", self.default_graph)
 
@@ -121,6 +124,7 @@ class OperatorConfig:
     path: Path
     actor: str | None = None
     servers: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
@@ -207,6 +211,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
         path=path,
         actor=root.section("operator").text("actor"),
         servers={name: _url(one) for name, one in root.sections("servers").items()},
+        clusters={name: _root(one, folder) for name, one in root.sections("clusters").items()},
         profiles={name: _profile(name, one, folder) for name, one in root.sections("profiles").items()},
         defaults=_defaults(root.section("defaults"), folder),
         aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
@@ -226,12 +231,28 @@ def _url(section: Section) -> str:
     return url
 
 
+def _root(section: Section, folder: Path) -> str:
+    root = section.text("root")
+    if root is None:
+        raise section.problem("a cluster has no root", expected="root")
+    return root if "://" in root else str(_below(folder, root))
+
+
+def _cluster(section: Section, folder: Path) -> str | None:
+    """A path is relative to the folder of the config; a word without a slash is the name of a cluster."""
+    written = section.text("cluster")
+    if written is None or "://" in written or "/" not in written:
+        return written
+    return str(_below(folder, written))
+
+
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
-        binding=section.text("store") or section.text("server"),
+        binding=section.text("store") or section.text("server") or section.text("cluster"),
         store=_store(section, folder),
         server=section.text("server"),
+        cluster=_cluster(section, folder),
         default_graph=section.text("default_graph"),
         place=section.place,
     )

@@ -26,6 +26,7 @@ WAYS = (
 # has to hand them on.
 _chosen_profile: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
 _chosen_server: ContextVar[str | None] = ContextVar("chosen_server", default=None)
+_chosen_cluster: ContextVar[str | None] = ContextVar("chosen_cluster", default=None)
 _chosen_graph: ContextVar[str | None] = ContextVar("chosen_graph", default=None)
 _named_actor: ContextVar[str | None] = ContextVar("named_actor", default=None)
 
@@ -38,8 +39,16 @@ class ServerScope:
     graph_id: str | None = None
 
 
-Scope = str | ServerScope
-"""What a command works on: the address of a storage, or a graph of a server."""
+@record
+class ClusterScope:
+    """A graph of a cluster: the directory or storage root of the cluster, and the id of the graph if it is named."""
+
+    place: str
+    graph_id: str | None = None
+
+
+Scope = str | ServerScope | ClusterScope
+"""What a command works on: the address of a storage, or a graph of a server or of a cluster."""
 
 
 def choose_profile(name: str | None) -> None:
@@ -50,6 +59,11 @@ def choose_profile(name: str | None) -> None:
 def choose_server(name: str | None) -> None:
     """Keep what ``--server`` said."""
     _chosen_server.set(name)
+
+
+def choose_cluster(name: str | None) -> None:
+    """Keep what ``--cluster`` said."""
+    _chosen_cluster.set(name)
 
 
 def choose_graph(graph_id: str | None) -> None:
@@ -90,7 +104,8 @@ def active_profile() -> str | None:
 
 def is_chosen(given: str | None) -> bool:
     """Whether the command line itself names what the command works on; ``given`` is the address, if it has one."""
-    return given is not None or _chosen_server.get() is not None or _chosen_profile.get() is not None
+    chosen = (given, _chosen_server.get(), _chosen_cluster.get(), _chosen_profile.get())
+    return any(one is not None for one in chosen)
 
 
 def environment_store() -> str | None:
@@ -104,7 +119,7 @@ def has_remembered_scope() -> bool:
     Raises:
         ConfigError: the config has to be asked and is not valid.
     """
-    if _chosen_server.get() or environment_store() or active_profile():
+    if _chosen_server.get() or _chosen_cluster.get() or environment_store() or active_profile():
         return True
     defaults = operator_config().defaults
     return bool(defaults.store or defaults.server)
@@ -121,13 +136,16 @@ def find_scope(given: str | None) -> Scope:
         ProfileMissingError, ServerMissingError: the config has no profile or server of that name.
         ConfigError: the config, or the profile, is not valid.
     """
-    server, graph_id = _chosen_server.get(), _chosen_graph.get()
+    server, cluster, graph_id = _chosen_server.get(), _chosen_cluster.get(), _chosen_graph.get()
+    named = {"the address of a graph": given, "--server": server, "--cluster": cluster}
+    ways = [way for way, value in named.items() if value is not None]
+    if len(ways) > 1:
+        shown = str(given or server)
+        raise usage_error(f"{' and '.join(ways)} are mutually exclusive", value=shown, expected="one of them")
     if given is not None:
-        if server is not None:
-            raise usage_error(
-                "the address of a graph and --server are mutually exclusive", value=given, expected="one of them"
-            )
         return _storage(given, graph_id)
+    if cluster is not None:
+        return ClusterScope(place=cluster_place(operator_config(), cluster), graph_id=graph_id)
     if server is not None:
         return ServerScope(url=server_url(operator_config(), server), graph_id=graph_id)
     stored = environment_store()
@@ -163,7 +181,32 @@ def profile_scope(config: OperatorConfig, profile: Profile, graph_id: str | None
     profile.check()
     if profile.server is not None:
         return ServerScope(url=server_url(config, profile.server), graph_id=graph_id or profile.default_graph)
+    if profile.cluster is not None:
+        place = cluster_place(config, profile.cluster)
+        return ClusterScope(place=place, graph_id=graph_id or profile.default_graph)
     return _storage(profile.storage(), graph_id)
+
+
+def cluster_place(config: OperatorConfig, name: str) -> str:
+    """Return the directory or storage root of a cluster: the name of one of the config, or the place itself."""
+    return config.clusters.get(name, name)
+
+
+def has_chosen_cluster() -> bool:
+    """Whether the command line names a cluster."""
+    return _chosen_cluster.get() is not None
+
+
+def bound_cluster() -> ClusterScope | None:
+    """Return the cluster that the command line names, or that the profile which is asked for is bound to."""
+    chosen, graph_id = _chosen_cluster.get(), _chosen_graph.get()
+    if chosen is not None:
+        return ClusterScope(place=cluster_place(operator_config(), chosen), graph_id=graph_id)
+    name = active_profile()
+    if name is None:
+        return None
+    scope = profile_scope(operator_config(), find_named(operator_config(), "profile", name), graph_id)
+    return scope if isinstance(scope, ClusterScope) else None
 
 
 def server_url(config: OperatorConfig, name: str) -> str:
@@ -186,10 +229,10 @@ def server_url(config: OperatorConfig, name: str) -> str:
 def _storage(address: str, graph_id: str | None) -> str:
     if graph_id is not None:
         raise usage_error(
-            "--graph names a graph of a server, and a storage holds one graph",
+            "--graph names a graph of a server or a cluster, and a storage holds one graph",
             value=graph_id,
-            expected="--server with --graph",
-            hint="leave --graph out, or add --server",
+            expected="--server or --cluster with --graph",
+            hint="leave --graph out, or add --server or --cluster",
         )
     if not address.lower().startswith(("http://", "https://")):
         return address

@@ -50,6 +50,7 @@ from omnigraph.errors import (
     Violations,
 )
 from omnigraph.lang.pg import parse_schema
+from omnigraph.lang.pg.ast import SchemaFile
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.store.tables.pins import TablePin
@@ -286,7 +287,7 @@ def apply_schema(
     message: str | None = None,
     expected_head: CommitId | None = None,
     source_name: str = "<schema>",
-    keep_text: bool = False,
+    is_declared: bool = False,
 ) -> SchemaApplyResult:
     """Bring a branch to a desired schema, rows included, as one commit or not at all.
 
@@ -300,13 +301,16 @@ def apply_schema(
         message: what the commit says.
         expected_head: the commit that the branch must be at.
         source_name: what errors call the desired schema.
-        keep_text: make a commit also for a text that means what is in force already, such as one with other comments.
+        is_declared: the text is to be in force as it stands, whatever comes between. A commit is made also for one that
+            means what is in force already, such as one with other comments; and when rows of a table that it reshapes
+            were written meanwhile, the change is decided again.
 
     Raises:
         SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
         SchemaPlanError: a rename hint cannot be followed, or a change cannot be made; the message names the first.
         ConstraintViolationError: a row breaks a rule that was to be added.
-        ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+        ExpectedVersionMismatchError: somebody else changed rows that it was decided on, and it is not to be run again.
+        SchemaMovedError: somebody else changed the schema.
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
@@ -314,18 +318,25 @@ def apply_schema(
     tree = parse_schema(source, source_name)
     branch_writer, _ = store.current(branch)
     txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
-    accepted = catalog_of(txn.snapshot.state.schema)
-    numbering = with_own_numbers(accepted, branch_writer.services.line.born_as)
-    plan = plan_migration(numbering, tree, allow_data_loss=allow_data_loss)
-    if plan.catalog.next_identity == numbering.next_identity:
-        # Nothing was added that would need a number of this branch.
-        plan = replace(plan, catalog=replace(plan.catalog, next_identity=accepted.next_identity))
-    _refuse_unsupported(plan)
-    has_new_text = keep_text and source.decode() != txn.snapshot.state.schema.source
-    if has_new_text or not plan.is_empty:
-        _fill(txn, accepted, plan, source.decode())
-    txn.receipt = lambda: {"steps": len(plan.steps)}
+    deciding = _Deciding(
+        tree=tree,
+        source=source.decode(),
+        catalog_of=catalog_of,
+        born_as=branch_writer.services.line.born_as,
+        allow_data_loss=allow_data_loss,
+        is_declared=is_declared,
+    )
+    decided = deciding.decide(txn)
+
+    def decide_again(txn: WriteTxn) -> None:
+        nonlocal decided
+        decided = deciding.decide(txn)
+
+    if is_declared:
+        txn.decide = decide_again
+    txn.receipt = lambda: {"steps": len(decided[1].steps)}
     done = branch_writer.commit(txn)
+    accepted, plan = decided
     doomed = _superseded(branch_writer, txn.snapshot, accepted, plan.catalog) if allow_data_loss and done.commit else []
     return SchemaApplyResult(
         supported=True,
@@ -337,6 +348,36 @@ def apply_schema(
         warnings=_reclaim(store, doomed),
         cost=done.cost,
     )
+
+
+@record
+class _Deciding:
+    """A desired schema, and how its change is decided on a state."""
+
+    tree: SchemaFile
+    source: str
+    catalog_of: Callable[[AcceptedSchema], Catalog]
+    born_as: str | None
+    allow_data_loss: bool
+    is_declared: bool
+
+    def decide(self, txn: WriteTxn) -> tuple[Catalog, MigrationPlan]:
+        """Fill a transaction with the change, and return the schema that is in force and the plan.
+
+        Raises:
+            SchemaPlanError: a change cannot be made.
+        """
+        accepted = self.catalog_of(txn.snapshot.state.schema)
+        numbering = with_own_numbers(accepted, self.born_as)
+        plan = plan_migration(numbering, self.tree, allow_data_loss=self.allow_data_loss)
+        if plan.catalog.next_identity == numbering.next_identity:
+            # Nothing was added that would need a number of this branch.
+            plan = replace(plan, catalog=replace(plan.catalog, next_identity=accepted.next_identity))
+        _refuse_unsupported(plan)
+        has_new_text = self.is_declared and self.source != txn.snapshot.state.schema.source
+        if has_new_text or not plan.is_empty:
+            _fill(txn, accepted, plan, self.source)
+        return accepted, plan
 
 
 def _refuse_unsupported(plan: MigrationPlan) -> None:

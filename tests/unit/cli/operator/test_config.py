@@ -104,12 +104,12 @@ def test_bytes_that_are_no_config_are_refused_by_an_error_of_ours(data: bytes):
 
 def test_unknown_keys_are_one_warning_each_at_any_level():
     config = parse(
-        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nclusters: {eu: {root: u}}\n"
+        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nfleets: {eu: {root: u}}\n"
     )
     assert config.actor == "a"
     assert config.warnings == tuple(
         f"unknown key `{key}` (from a later version, or a typo); ignored in home/config.yaml:{line}"
-        for key, line in (("telemetry", 1), ("clusters", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
+        for key, line in (("telemetry", 1), ("fleets", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
     )
 
 

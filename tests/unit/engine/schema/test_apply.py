@@ -6,7 +6,7 @@ import pytest
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
 from omnigraph.catalog.migration import plan_migration
-from omnigraph.engine.schema.apply import check_rows, rows_to_check
+from omnigraph.engine.schema.apply import apply_schema, check_rows, rows_to_check
 from omnigraph.errors import (
     ConstraintViolationError,
     ExpectedVersionMismatchError,
@@ -73,6 +73,27 @@ def test_rows_written_meanwhile_to_a_table_that_is_reshaped_are_a_conflict(sessi
     assert session.snapshot().state.schema.source == SCHEMA
     session.apply_schema(NICKED)
     assert sorted(read_graph(session)["node:Person"]) == ["Ada", "Bob", "Eve"]
+
+
+def declare(session, text):
+    """Apply a schema as a cluster does: it is to be in force whatever comes between."""
+    return apply_schema(session.store, BranchName(MAIN), text, catalog_of=session.catalogs.get, is_declared=True)
+
+
+def test_declared_schema_is_decided_again_on_rows_written_meanwhile(session, monkeypatch):
+    """A graph that is served is written to all the time: giving up would be giving up every time."""
+    during(monkeypatch, session, lambda: session.mutate('query q() { insert Person { name: "Eve" } }'))
+    result = declare(session, NICKED)
+    assert commit_ids(session)[0] == result.commit.id
+    assert sorted(read_graph(session)["node:Person"]) == ["Ada", "Bob", "Eve"]
+    assert session.snapshot().state.schema.source == NICKED
+
+
+def test_declared_rule_is_checked_on_rows_written_meanwhile(session, monkeypatch):
+    during(monkeypatch, session, lambda: session.mutate(INSERT_BOB))
+    with pytest.raises(ConstraintViolationError, match=r"@unique violation on Person\.email: value 'b@x'"):
+        declare(session, UNIQUE)
+    assert session.snapshot().state.schema.source == SCHEMA
 
 
 def test_rows_written_meanwhile_to_another_table_are_no_conflict(session, monkeypatch):

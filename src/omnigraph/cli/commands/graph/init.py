@@ -11,6 +11,7 @@ from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cluster.managed import refuse_managed
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
 
@@ -31,6 +32,8 @@ def init(
     """
     uri = graph_address(graph, is_direct=True)
     source = read_input(schema)
-    init_graph(Storage.open(uri), source.data, source_name=source.name, **commit.to_fields())
+    storage = Storage.open(uri)
+    refuse_managed(storage, "create a graph here")
+    init_graph(storage, source.data, source_name=source.name, **commit.to_fields())
     choose_output(as_json=False).show(PlainReport(document={"uri": uri}, lines=[f"initialized {uri}"]))
     return 0

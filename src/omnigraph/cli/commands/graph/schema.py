@@ -10,7 +10,7 @@ import typer
 from omnigraph.catalog import assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import ServedAddress, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
 from omnigraph.cli.options import (
     AllowDataLoss,
@@ -127,6 +127,11 @@ def apply(
     """
     address = graph_address(graph)
     desired = read_input(desired_path)
+    if not isinstance(address, ServedAddress):
+        from omnigraph.cluster.managed import refuse_managed  # noqa: PLC0415 - a server knows itself
+        from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
+
+        refuse_managed(Storage.open(address), "apply a schema")
     echo_target("schema apply", address, is_quiet=quiet)
     with open_graph(address) as backend:
         request = ApplySchemaRequest(

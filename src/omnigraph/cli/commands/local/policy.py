@@ -11,9 +11,11 @@ import typer
 
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.operator.scope import ClusterScope, bound_cluster, has_chosen_cluster
+from omnigraph.cli.options import AsJson, Cluster, ClusterGraph, Profile, expand_options
 from omnigraph.cli.output import choose_output
-from omnigraph.policy.bundle import parse_bundle
+from omnigraph.cli.usage import usage_error
+from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, parse_bundle
 from omnigraph.policy.cases import FailedCase, parse_cases, run_cases
 from omnigraph.policy.decision import Action, Actor, Decision, Question
 from omnigraph.policy.policy import BundlePolicy
@@ -29,12 +31,72 @@ app = new_group(
     },
 )
 
-Bundle = Annotated[str, typer.Argument(metavar="BUNDLE", help="The file of the bundle; - reads standard input.")]
+Bundle = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="BUNDLE",
+        help="The file of the bundle; - reads standard input. Left out for one that a cluster has applied.",
+        show_default=False,
+    ),
+]
+BundleName = Annotated[
+    str | None, typer.Option("--bundle", metavar="NAME", help="The bundle of the cluster, if several are meant.")
+]
 
 
-def _load(path: str) -> BundlePolicy:
-    read = read_input(path)
-    return BundlePolicy(parse_bundle(read.data, read.name))
+@record
+class BundleOptions:
+    """Which bundle a command is about: a file, or one that a cluster has applied."""
+
+    file: Bundle = None
+    cluster: Cluster = None
+    graph: ClusterGraph = None
+    profile: Profile = None
+    bundle: BundleName = None
+
+    def load(self, action: Action | None = None) -> tuple[str, BundlePolicy]:
+        """Return the bundle and what it is called; ``action`` tells those of graphs and of the cluster apart.
+
+        Raises:
+            UsageError: none is meant, or several.
+            ClusterStateError: the cluster cannot tell it.
+            PolicyFormatError, FileMissingError, FileAccessError: the file is no bundle, or cannot be read.
+        """
+        scope = bound_cluster() if self.file is None or has_chosen_cluster() else None
+        if self.file is not None:
+            if scope is not None:
+                raise usage_error(
+                    "a file and --cluster are mutually exclusive", value=self.file, expected="one of them"
+                )
+            read = read_input(self.file)
+            return PurePath(self.file).stem, BundlePolicy(parse_bundle(read.data, read.name))
+        if scope is None:
+            raise usage_error("no bundle is given", expected="BUNDLE or --cluster")
+        return _of_cluster(scope, self.bundle, action)
+
+
+def _of_cluster(scope: ClusterScope, name: str | None, action: Action | None) -> tuple[str, BundlePolicy]:
+    from omnigraph.cluster.applied import AppliedCluster  # noqa: PLC0415 - for bundles of clusters
+
+    cluster = AppliedCluster(scope.place)
+    if scope.graph_id is not None:
+        cluster.graph_uri(scope.graph_id)
+    found = [one for one in cluster.policies(scope.graph_id) if name in {None, one.name}]
+    if action is not None and len(found) > 1:
+        # Whether it is about the cluster or about a graph says which bundle decides.
+        found = [one for one in found if one.is_of_cluster is (action in SERVER_ACTIONS)]
+    if len(found) != 1:
+        known = ", ".join(one.name for one in found) or ", ".join(one.name for one in cluster.policies()) or "none"
+        raise usage_error(
+            "several bundles are meant" if found else "the cluster has no such bundle",
+            what="bundle",
+            value=name or known,
+            expected="--graph ID or --bundle NAME",
+            hint=f"name one with --graph or --bundle; there are: {known}",
+        )
+    kind = BundleKind.SERVER if found[0].is_of_cluster else BundleKind.GRAPH
+    resource = scope.graph_id or "graph"
+    return found[0].name, BundlePolicy(parse_bundle(found[0].data, f"{found[0].name}.yaml", kind), resource)
 
 
 validate_app = new_app()
@@ -66,16 +128,17 @@ class ValidReport:
 
 
 @validate_app.command()
+@expand_options
 def validate(
     *,
-    bundle: Bundle,
+    source: BundleOptions,
     cedar: Annotated[bool, typer.Option("--cedar", help="Print the Cedar policies that it is compiled to.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a policy bundle: its form, its rules, and that it compiles."""
-    policy = _load(bundle)
+    name, policy = source.load()
     report = ValidReport(
-        bundle=PurePath(bundle).stem,
+        bundle=name,
         kind=policy.bundle.kind.value,
         actors=len(policy.bundle.actors),
         rules=len(policy.bundle.rules),
@@ -114,15 +177,16 @@ class CasesReport:
 
 
 @test_app.command("test")
+@expand_options
 def run_tests(
     *,
-    bundle: Bundle,
+    source: BundleOptions,
     tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="The cases; - reads standard input.")],
     as_json: AsJson = False,
 ) -> int:
     """Ask a bundle the questions of a test file; exit 1 if one is decided otherwise than expected."""
-    refuse_second_stdin([bundle, tests])
-    policy = _load(bundle)
+    refuse_second_stdin([one for one in (source.file, tests) if one is not None])
+    _, policy = source.load()
     read = read_input(tests)
     cases = parse_cases(read.data, read.name)
     report = CasesReport(cases=len(cases), failures=run_cases(policy, cases))
@@ -163,9 +227,10 @@ class ExplainedReport:
 
 
 @explain_app.command()
+@expand_options
 def explain(
     *,
-    bundle: Bundle,
+    source: BundleOptions,
     actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Who asks.")],
     action: Annotated[Action, typer.Option("--action", metavar="ACTION", help="What they want to do.")],
     branch: Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch it is about.")] = None,
@@ -182,6 +247,6 @@ def explain(
     on, target = (None if name is None else str(BranchName.parse(name)) for name in (branch, target_branch))
     question = Question(action=action, branch=on, target_branch=target)
     asking = Actor(name=actor.strip(), groups=frozenset(group or ()))
-    decision = _load(bundle).decide(asking, question)
+    decision = source.load(action)[1].decide(asking, question)
     choose_output(as_json=as_json).show(ExplainedReport(actor=asking.name, question=question, decision=decision))
     return 0

@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.operator.config import STORE_VARIABLE, OperatorConfig, Profile, find_named, operator_config
 from omnigraph.cli.operator.scope import (
+    ClusterScope,
     Scope,
     ServerScope,
     active_profile,
@@ -96,16 +97,26 @@ def _describe(config: OperatorConfig, profile: Profile, active: str | None) -> P
         target=_target(scope),
         valid=error is None,
         error=error,
-        default_graph=scope.graph_id if isinstance(scope, ServerScope) else None,
+        default_graph=None if scope is None or isinstance(scope, str) else scope.graph_id,
         active=profile.name == active,
     )
 
 
 def _kind(scope: Scope | None, otherwise: str) -> str:
-    return otherwise if scope is None else "server" if isinstance(scope, ServerScope) else "store"
+    match scope:
+        case None:
+            return otherwise
+        case ServerScope():
+            return "server"
+        case ClusterScope():
+            return "cluster"
+        case _:
+            return "store"
 
 
 def _target(scope: Scope | None) -> str | None:
+    if isinstance(scope, ClusterScope):
+        return scope.place
     return scope.url if isinstance(scope, ServerScope) else scope
 
 
@@ -166,13 +177,13 @@ def show(
     scope = _default_scope(config) if wanted is None else profile_scope(config, find_named(config, "profile", wanted))
     if stored is not None:
         wanted, scope = _ENVIRONMENT, stored
-    graph_id = scope.graph_id if isinstance(scope, ServerScope) else None
+    graph_id = None if scope is None or isinstance(scope, str) else scope.graph_id
     target = _target(scope)
     report = ProfileReport(
         name=wanted or _DEFAULTS,
         scope_kind=_kind(scope, _NO_SCOPE),
         target=target,
-        endpoint=target if graph_id is None else f"{target}/graphs/{graph_id}",
+        endpoint=f"{target}/graphs/{graph_id}" if isinstance(scope, ServerScope) and graph_id is not None else target,
         default_graph=graph_id,
         output_format=config.defaults.output or "table",
     )

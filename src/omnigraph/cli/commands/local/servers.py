@@ -10,7 +10,7 @@ import typer
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.operator.credentials import write_token
-from omnigraph.cli.operator.scope import ServerScope, find_scope
+from omnigraph.cli.operator.scope import ClusterScope, ServerScope, find_scope
 from omnigraph.cli.options import AsJson, Profile, Server
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
@@ -82,9 +82,9 @@ def list_served(*, server: Server = None, profile: Profile = None, as_json: AsJs
     scope = find_scope(None)
     if not isinstance(scope, ServerScope):
         raise usage_error(
-            "a storage is not a server",
+            "a cluster is not a server" if isinstance(scope, ClusterScope) else "a storage is not a server",
             what="server",
-            value=scope,
+            value=scope.place if isinstance(scope, ClusterScope) else scope,
             expected="--server NAME",
             hint="name one with --server",
         )
