@@ -230,7 +230,14 @@ class WriteTxn:
         return (
             (self.rule is RebaseRule.REVALIDATE or (self.rule is RebaseRule.REFUSE and self._is_by_rows))
             and self.expected_head is None
-            and self.merged_parent is None
+            and self.can_lead
+        )
+
+    @property
+    def can_lead(self) -> bool:
+        """Whether others may come behind it in the version that it is published in: it changes rows, no whole table."""
+        return (
+            self.merged_parent is None
             and self.schema_change is None
             and self.batch is None
             and self.feed is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import msgspec
 import pytest
@@ -345,6 +345,48 @@ def test_a_guest_that_would_leave_nothing_of_ones_own_to_publish_is_left_to_its_
         done = writer.commit(own)
         assert graph.snapshot(MAIN).table(PERSON).read()["value"].to_pylist() == [2]
         assert [commit.id for commit in history(graph)][:2] == [done.commit.id, head]
+
+
+def test_a_new_column_is_not_lost_to_an_offer_of_rows(offering):
+    session, _ = offering("insert Person { name: 'Guest' }")
+    session.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  stars: I32?"))
+    rows = session.snapshot().table(PERSON).read()
+    assert "stars" in rows.column_names
+    assert sorted(rows["name"].to_pylist()) == ["Ann", "Bo"]
+
+
+def test_an_overwritten_table_is_not_lost_to_an_offer_of_rows(offering):
+    session, _ = offering("insert Person { name: 'Guest' }")
+    writer = authority_of(session.store)
+    txn = writer.begin(WriteKind.LOAD_OVERWRITE)
+    txn.replace_all(PERSON, session.snapshot().table(PERSON).read().slice(0, 1))
+    writer.commit(txn)
+    assert session.snapshot().table(PERSON).read()["name"].to_pylist() == ["Ann"]
+
+
+@pytest.fixture
+def offering(tmp_path):
+    """Open a graph with a write of another process that waits for somebody to publish it."""
+    create_graph(tmp_path / "graph", SCHEMA, SEED)
+    with ExitStack() as stack:
+
+        def offer(body):
+            session, other = (stack.enter_context(open_session(tmp_path / "graph")) for _ in range(2))
+            writer = authority_of(other.store)
+            kept = []
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(
+                writer, "commit", lambda txn: kept.append(txn) or (_ for _ in ()).throw(InterruptedError)
+            )
+            with suppress(InterruptedError):
+                other.mutate(f"query q() {{ {body} }}")
+            own = OwnOffer(writer.services, Batch([Member(kept[0])]))
+            own.make(kept[0].snapshot.manifest)
+            assert own.name is not None
+            stack.callback(lambda: own.withdraw(kept[0].snapshot.manifest))
+            authority_of(session.store)._publisher._saw_others()
+            return session, own
+
+        yield offer
 
 
 def _update(writer, *, value, **begin):

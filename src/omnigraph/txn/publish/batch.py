@@ -90,6 +90,11 @@ class Batch:
         present = (*self._conditional, *self.members, *self._guests)
         return tuple(member for member in present if member.is_open and not member.is_put_off)
 
+    @property
+    def takes_guests(self) -> bool:
+        """Whether writes of others may share its version: what they are checked by is not changed in it."""
+        return all(member.txn.can_lead for member in self.open_members)
+
     def invite(self, guests: Sequence[Member]) -> None:
         """Take along writes of others, instead of those that were taken along before."""
         if not guests and not self.guests:
@@ -410,7 +415,7 @@ def _accept(
         # Left to its owner, who is told what the head is by then.
         member.is_put_off = True
         return before
-    if any(isinstance(change, RowChange) and txn.depends_on(change) for change in before.values()):
+    if not _can_follow(txn, before):
         member.is_put_off = True
         return before
     earlier = CommitView(snapshot, before)
@@ -428,6 +433,14 @@ def _accept(
         for check in txn.checks:
             check(view)
     return merged
+
+
+def _can_follow(txn: WriteTxn, before: dict[str, TableChange]) -> bool:
+    """Whether a write still says the same behind others of its version, and its changes add up with theirs."""
+    if any(isinstance(change, RowChange) and txn.depends_on(change) for change in before.values()):
+        return False
+    shared = before.keys() & txn.changes.keys()
+    return all(isinstance(item, RowChange) for key in shared for item in (before[key], txn.changes[key]))
 
 
 def _refuse_taken_ids(change: RowChange, earlier: CommitView) -> None:

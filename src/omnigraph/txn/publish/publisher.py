@@ -250,7 +250,8 @@ class Publisher:
         """Take along what others have offered, if this process has met others lately."""
         room = self._settings.max_group - len(batch.open_members)
         guests = Guests()
-        if can_be_offered(self._services, base) and self._has_met_others() and room > 0:
+        is_possible = batch.takes_guests and room > 0 and self._has_met_others()
+        if is_possible and can_be_offered(self._services, base):
             guests = find_guests(self._services, self._company, base, own.name, room)
         batch.invite(guests.members)
         # Their owners may be gone. That an offer is gone tells its owner that its commit is on the disk, so they go
