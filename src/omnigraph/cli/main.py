@@ -39,6 +39,13 @@ _PHRASES = {
     r": Input should": ": it should",
     r"got unexpected extra arguments?(?:\(s\))? \((.*)\)": r"unexpected argument \1",
 }
+# What scripts of earlier versions say, and what takes its place.
+_EARLIER_OPTIONS = {
+    "--alias": "use `omnigraph alias NAME`",
+    "--config": "name the graph by --server, --store or --cluster; a saved one by --profile NAME",
+    "--name": "give the name of the query as the first argument: `omnigraph query NAME`",
+    "--target": "name the graph by --server, --store or --cluster; a saved one by --profile NAME",
+}
 # What whoever takes our output may run into; the troubles of storage are errors of ours before they come here.
 _OF_OUTPUT = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
@@ -130,7 +137,8 @@ def _usage_error(mistake: _ArgumentError) -> UsageError:
     told = message[:1].lower() + message[1:]
     for phrase, meaning in _PHRASES.items():
         told = re.sub(phrase, meaning, told)
-    return usage_error(told, value=message, expected="the arguments of the command", hint=f"see `{path} --help`")
+    hint = _EARLIER_OPTIONS.get(getattr(mistake, "option_name", "")) or f"see `{path} --help`"
+    return usage_error(told, value=message, expected="the arguments of the command", hint=hint)
 
 
 def _internal_error(bug: Exception) -> InternalError:

@@ -74,6 +74,10 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         ("status rows.csv", 2, "rows.csv is a file, not a graph"),
         ("init rows.csv --schema s.pg", 2, "rows.csv is a file, not a graph"),
         ("optimize g --nothing", 2, "no such option: --nothing"),
+        ("query --alias hot", 2, "hint: use `omnigraph alias NAME`"),
+        ("query g --name q -e x", 2, "hint: give the name of the query as the first argument"),
+        ("query --target g -e x", 2, "hint: name the graph by --server, --store or --cluster"),
+        ("policy validate --config omnigraph.yaml", 2, "hint: name the graph by --server, --store or --cluster"),
     ],
 )
 def test_what_is_unknown_is_refused(command: Command, arguments: str, code: int, told: str):
