@@ -39,6 +39,7 @@ def counted(measured):
     return reads, len(own) - reads, len(measured.calls)
 
 
+@pytest.mark.more
 def test_what_is_remembered_costs_a_bounded_number_of_calls_however_many_came_before(
     storage, endpoint, tmp_path, monkeypatch
 ):

@@ -101,6 +101,7 @@ def assert_flat(early: Window, late: Window) -> None:
     assert late.each <= early.each + EACH_MORE
 
 
+@pytest.mark.more
 def test_a_process_holds_and_a_commit_costs_the_same_after_hundreds_of_commits(ground):
     assert_flat(*windows(ground, range(200, 300), range(500, 600)))
 

@@ -121,6 +121,7 @@ def test_a_process_killed_in_the_very_moment_of_a_migration_loses_nothing(store,
     _assert_migrates(storage)
 
 
+@pytest.mark.more
 def test_a_version_that_only_knows_format_1_does_not_finish_a_migration(places_of):
     storage = _prepare(places_of("local"))
     crash_together([_job(storage, "migrate", "txn.claim.after_put")])

@@ -85,7 +85,7 @@ def test_config_is_found_in_the_home_of_the_user(folder: Path):
     ("name", "code", "error", "hint"),
     [
         ("nix", 5, "profile 'nix' was not found", "there are a, b, odd"),
-        ("odd", 2, "home/config.yaml:5:3: profile 'odd' must set exactly one of server and store", ""),
+        ("odd", 2, "home/config.yaml:5:3: profile 'odd' must set exactly one of server, cluster and store", ""),
     ],
 )
 def test_profile_that_leads_to_no_store_is_refused(home: Path, name: str, code: int, error: str, hint: str):
@@ -171,7 +171,7 @@ def test_alias_writes_only_if_it_says_so(folder: Path):
     [
         (["nix"], 5, "alias 'nix' was not found"),
         (["bare"], 2, "home/config.yaml:12:3: alias 'bare' has no query file"),
-        (["both"], 2, "home/config.yaml:13:3: alias 'both' must set exactly one of store and profile"),
+        (["both"], 2, "home/config.yaml:13:3: alias 'both' must set exactly one of store, profile and server"),
         (["who", "a", "b"], 2, "too many arguments for alias 'who': 2 instead of at most 1"),
     ],
 )

@@ -11,6 +11,8 @@ from bench.workers import EVERY_ENGINE, Worker
 
 SIZE = "XS"
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
@@ -92,7 +94,6 @@ def test_every_question_gets_a_line_with_times_and_a_ratio(engines, dataset):
     assert all(float(cell) > 0 for cell in table.columns[1].cells)
 
 
-@pytest.mark.more
 def test_the_table_of_peers_has_a_row_for_all_that_is_promised_and_a_column_for_who_is_missing(
     files, dataset, tmp_path, monkeypatch
 ):

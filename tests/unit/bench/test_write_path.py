@@ -18,6 +18,7 @@ def task(place, work, first, **changed):
     return Task(place=place, work=work, first=first, **given)
 
 
+@pytest.mark.more
 def test_the_benchmark_of_writers_counts_what_the_graph_holds(place):
     prepare(place, 2)
     with place.open() as graph:
@@ -47,5 +48,6 @@ def test_the_benchmark_of_writers_counts_what_the_graph_holds(place):
     assert document({}, {}, {"local": cells})["writers"]["local"].keys() == cells.keys()
 
 
+@pytest.mark.more
 def test_every_everyday_write_is_timed(place):
     assert everyday(place, 2).keys() == WALL_TARGETS.keys()
