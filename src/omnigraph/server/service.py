@@ -19,7 +19,7 @@ from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.control.control import Control
-from omnigraph.server.control.served import ServedBackend, ServedRequest
+from omnigraph.server.control.served import GuardedSchema, ServedBackend, ServedRequest
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.openapi import knows_additions
@@ -123,8 +123,9 @@ class GraphCall:
     @property
     def backend(self) -> Backend:
         """What executes the requests of this actor."""
-        graph = RegistryBackend(self.graph.backend, self.graph.queries)
-        served = ServedBackend(graph, self.service.control, served_request(self))
+        graph, is_managed = self.graph, self.service.settings.is_cluster
+        guarded = GuardedSchema(graph.backend, graph.graph_id, graph.queries, is_managed=is_managed)
+        served = ServedBackend(RegistryBackend(guarded, graph.queries), self.service.control, served_request(self))
         return self.service.access.backend(self.graph.graph_id, served, self.actor)
 
     @property

@@ -6,6 +6,8 @@ import base64
 
 import pytest
 
+import omnigraph
+from omnigraph.errors import QueryTypeError
 from tests.server.conftest import PEOPLE
 
 GRAPH = "/graphs/people"
@@ -54,6 +56,14 @@ def test_schema_is_applied_unless_it_breaks_a_stored_query(http):
     assert broken.status_code == 400
     assert http.get(f"{GRAPH}/schema").json()["schema_source"] == text
     assert http.post(f"{GRAPH}/schema/apply", json={"schema_source": "node {"}).status_code == 400
+
+
+def test_our_own_client_breaks_no_stored_query_either(server):
+    text = (PEOPLE / "schema.pg").read_text(encoding="utf-8")
+    with omnigraph.open(f"{server.url}/graphs/people") as graph:
+        with pytest.raises(QueryTypeError, match="age"):
+            graph.apply_schema(text.replace("    age: I32?\n", "").replace("    @range(age, 16..120)\n", ""))
+        assert graph.schema.source == text
 
 
 def test_status_and_maintenance(http):

@@ -12,6 +12,10 @@ from typing import Any
 
 import msgspec
 
+from omnigraph.catalog import compile_schema
+from omnigraph.errors import BadValue, SchemaManagedError
+from omnigraph.ir.stored_queries import StoredQueries
+from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.history import (
     CreateBranchRequest,
     DeleteBranchRequest,
@@ -30,6 +34,7 @@ from omnigraph.records import record
 from omnigraph.runtime import CallContext, calling, counting
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
+from omnigraph.values import MAIN
 
 # Their commits carry the key and all that their answers say, so that history answers a repeated one.
 _IN_HISTORY = frozenset({"mutate", "mutate_batch", "invoke_mutation", "load", "merge", "revert"})
@@ -131,6 +136,41 @@ class ServedBackend(BackendWrapper):
             max_rows=limits.rows,
             max_affected=limits.affected,
         )
+
+
+class GuardedSchema(BackendWrapper):
+    """A served graph whose schema changes only as far as whoever serves it allows.
+
+    Args:
+        inner: the graph.
+        graph_id: its id.
+        queries: its stored queries, which a change of main has to leave valid.
+        is_managed: whether a cluster describes it.
+    """
+
+    def __init__(self, inner: Backend, graph_id: str, queries: StoredQueries, *, is_managed: bool) -> None:
+        super().__init__(inner)
+        self._graph_id = graph_id
+        self._queries = queries
+        self._is_managed = is_managed
+
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request, unless it changes the schema and must not.
+
+        Raises:
+            SchemaManagedError: the schema changes through the cluster alone.
+            OmnigraphError: a stored query does not fit the schema, or whatever the operation raises.
+        """
+        if isinstance(request, ApplySchemaRequest):
+            if self._is_managed:
+                raise SchemaManagedError(
+                    "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
+                    details=BadValue(what="schema", value=self._graph_id, expected="a change of the cluster"),
+                )
+            if request.branch == MAIN and len(self._queries):
+                # A change that would break a stored query is refused before it is published.
+                self._queries.expect_fit(compile_schema(parse_schema(request.text, request.source_name)))
+        return self._inner.execute(request, attached)
 
 
 def estimate(request: Request[Any], body_bytes: int) -> int:

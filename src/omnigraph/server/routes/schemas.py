@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.catalog import compile_schema
 from omnigraph.engine.accepted import catalog_of
-from omnigraph.errors import BadValue, SchemaManagedError
-from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
-from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.policy import Action
 from omnigraph.server.models import (
@@ -25,9 +19,6 @@ from omnigraph.server.models import (
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer
 from omnigraph.server.transport.bodies import branch_of, single
-
-if TYPE_CHECKING:
-    from omnigraph.engine.schema import SchemaApplyResult
 
 router = APIRouter(prefix="/graphs/{graph_id}")
 
@@ -66,22 +57,9 @@ async def apply_schema(request: Request) -> Response:
     body = await call.json(SchemaApplyBody)
     refuse_condition(request)
     call.require(Action.SCHEMA_APPLY, branch=None, target="main")
-    if call.service.settings.is_cluster:
-        raise SchemaManagedError(
-            "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
-            details=BadValue(what="schema", value=call.graph.graph_id, expected="a change of the cluster"),
-        )
     call.service.exports.refuse_while_exporting(call.graph.graph_id)
     asked = ApplySchemaRequest(
         text=body.schema_source, allow_data_loss=bool(body.allow_data_loss), actor=call.actor_name
     )
-    done = await call.run(lambda backend: _apply(call, backend, asked), is_write=True)
+    done = await call.execute(asked)
     return answer({"uri": call.graph.uri, **done.to_json(), "commit": optional_commit(done.commit)})
-
-
-def _apply(call: GraphCall, backend: Backend, asked: ApplySchemaRequest) -> SchemaApplyResult:
-    if len(call.graph.queries):
-        # A change that would break a stored query is refused before it is published.
-        desired = compile_schema(parse_schema(asked.text))
-        call.graph.queries.expect_fit(desired)
-    return backend.execute(asked)
