@@ -164,11 +164,11 @@ def test_a_holder_that_sleeps_and_wakes_late_neither_loses_nor_doubles_what_it_t
 @pytest.mark.parametrize(
     ("point", "more", "expected"),
     first(
-        2,
+        1,
         [
+            ("txn.offer.after_withdraw", {"act": "give_up"}, "none"),
             # What became of its put was not told; its time is over before it has a turn.
             ("txn.offer.before_withdraw", {"fails_at": "txn.offer.after_put"}, "none"),
-            ("txn.offer.after_withdraw", {"act": "give_up"}, "none"),
             # By now its time is over, so that nobody takes it along any more.
             ("txn.offer.before_withdraw", {"act": "give_up"}, "none"),
             ("txn.offer.before_put", {}, "acknowledged"),

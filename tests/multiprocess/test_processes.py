@@ -34,6 +34,7 @@ def test_killed_writers_lose_nothing_and_leave_nothing(place, tmp_path):
     assert verdict.figures["audit"]
 
 
+@pytest.mark.more
 def test_frozen_writers_that_wake_up_late_change_nothing(tmp_path):
     scenario = Scenario(
         workers=4,

@@ -81,7 +81,7 @@ def play(graph, rival, scenario, before, *, has_other):
     return t, results
 
 
-@settings(max_examples=400 if LONG else 25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400 if LONG else 10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scenario=SCENARIOS)
 @pytest.mark.timeout(1800 if LONG else 600)
 def test_random_transactions_do_what_the_model_does(template, tmp_path_factory, scenario):

@@ -129,6 +129,7 @@ def template(tmp_path_factory):
     return root
 
 
+@pytest.mark.more
 @pytest.mark.timeout(1800 if LONG else 600)
 def test_random_writes_do_what_dictionaries_do(template):
     class Machine(WriteMachine):

@@ -211,6 +211,7 @@ def test_an_unknown_edge_type_is_refused_with_names_that_there_are(graph):
     assert mistaken.value.hint == "did you mean 'pagerank'?"
 
 
+@pytest.mark.more
 def test_limits_reach_every_algorithm(graph):
     for name in ALGORITHMS:
         params = REQUIRED.get(name, {})
