@@ -117,6 +117,25 @@ def test_prompt_shaped_text_comes_back_as_data_and_nowhere_else(agent: Agent, cl
     club.delete_branch("hostile")
 
 
+@pytest.mark.parametrize("tool", sorted(BUILT_IN))
+def test_prompt_shaped_arguments_of_every_tool_are_no_more_than_texts(agent: Agent, club: Graph, tool: str):
+    before = club.log()[0].id, sorted(branch.name for branch in club.branches())
+    offered = sorted(agent.tools())
+    if tool in {"schema_search", "stored_query_list", "branch_list"}:
+        # A search that finds nothing.
+        assert INJECTION not in json.dumps(agent.call(tool, text=INJECTION))
+    else:
+        schema = BUILT_IN[tool].input_schema
+        texts = [name for name in schema["properties"] if name in {*schema.get("required", ()), "branch"}]
+        arguments: dict = dict.fromkeys(texts, INJECTION)
+        if tool == "load":
+            arguments["records"] = [{"type": INJECTION, "data": {"name": INJECTION}}]
+        error = agent.fail(tool, **arguments)
+        assert (error["effect"], error["code"].startswith("internal")) == ("none", False)
+    assert (club.log()[0].id, sorted(branch.name for branch in club.branches())) == before
+    assert sorted(agent.tools()) == offered
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "code"),
     [
