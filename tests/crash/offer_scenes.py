@@ -7,6 +7,7 @@ waits behind it. The process that dies is the third. Every write puts the same i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from omnigraph.runtime.failpoints import on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.offers.offer import OFFER
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.settings import TxnSettings
@@ -124,6 +126,14 @@ class Scene:
                 return
             until.wait(0.01)
         raise AssertionError("nobody has offered anything")
+
+    def wait_until_overdue(self) -> None:
+        """Return when the time of every offer is over; its owner may have given up a little earlier."""
+        control = ControlObjects(self.storage)
+        texts = [(control.get(key), key) for key in offers_of(self.storage)]
+        last_ms = max((OFFER.decode(text, key).deadline_ms for text, key in texts if text), default=0)
+        while time.time_ns() // 1_000_000 <= last_ms:
+            time.sleep(0.01)
 
     def start_companion(self, *, is_paused: bool) -> None:
         """Let the companion offer its write; it tries for itself when it is resumed, if it is to pause."""

@@ -168,7 +168,7 @@ def test_a_holder_that_sleeps_and_wakes_late_neither_loses_nor_doubles_what_it_t
         [
             ("txn.offer.after_withdraw", {"act": "give_up"}, "none"),
             # What became of its put was not told; its time is over before it has a turn.
-            ("txn.offer.before_withdraw", {"fails_at": "txn.offer.after_put"}, "none"),
+            ("txn.offer.before_withdraw", {"act": "give_up", "fails_at": "txn.offer.after_put"}, "none"),
             # By now its time is over, so that nobody takes it along any more.
             ("txn.offer.before_withdraw", {"act": "give_up"}, "none"),
             ("txn.offer.before_put", {}, "acknowledged"),
@@ -179,6 +179,8 @@ def test_a_holder_that_sleeps_and_wakes_late_neither_loses_nor_doubles_what_it_t
 def test_an_owner_that_sleeps_and_wakes_late_is_told_what_became_of_its_write(store, point, more, expected, sleeping):
     scene, sleeper = sleeping(store, point, **more)
     sleeper.wait_until_asleep()
+    if expected == "none":
+        scene.wait_until_overdue()
     scene.start_companion(is_paused=False)
     scene.release_blocker()
     assert not isinstance(scene.resume_companion(), OmnigraphError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.model.state import Bug, Member, Move, Plan, Proc, Scenario, State, Uuid, Writer
 
 # Reads of these are of whole tables: whatever moves there has to be decided again.
-_READERS = frozenset({"update", "rerun", "schema"})
+_READERS = frozenset({"update", "rerun", "schema", "whole"})
 
 
 def schema_at(scenario: Scenario, state: State, version: int) -> int:
@@ -38,6 +38,8 @@ def accept(
     scenario: Scenario, state: State, writer: Writer, base: int
 ) -> tuple[tuple[Member, ...], tuple[Uuid, ...], bool]:
     """Return which offers go along upon ``base``, which nobody needs any more, and whether all hold."""
+    if writer.kind == "whole" and Bug.WHOLE_TABLE not in scenario.bugs:
+        return (), (), True
     members: list[Member] = []
     useless: list[Uuid] = []
     written = frozenset(writer.tables)
@@ -78,14 +80,16 @@ def is_dead(state: State, name: str) -> bool:
 def plan_group(scenario: Scenario, state: State, proc: Proc, base: int, taken: tuple[Member, ...]) -> Plan:
     """Plan one commit for each table of the group, upon a version of the manifest."""
     members = (Member(proc.name, proc.decision, proc.first), *taken)
+    writers = [writer for member in members if (writer := scenario.writer(member.owner)) is not None]
+    adds = {table for writer in writers if writer.kind != "whole" for table in writer.tables}
     rows = [0] * len(state.tables)
     touched = [False] * len(state.tables)
-    for member in members:
-        writer = scenario.writer(member.owner)
-        assert writer is not None
+    for writer in writers:
         for table in writer.tables:
             touched[table] = True
-            rows[table] += scenario.row(member.owner)
+            # Each table is staged once: beside rows that are added nothing is left of what replaces it.
+            if writer.kind != "whole" or table not in adds:
+                rows[table] += scenario.row(writer.name)
     pins = state.manifest[base - 1].pins
     moves = tuple(
         Move(table, pin, state.tables[table][pin - 1].content + rows[table])

@@ -56,6 +56,7 @@ class Bug(Enum):
     EMPTY_GROUP = "a holder takes offers along in a plan without a table to tell whether they were looked at"
     TRUSTED_LATE = "an owner takes the absence of its offer for a sign of the holder when others may take it for gone"
     BLIND_RETRY = "the deletion that took a claim back and was not answered is sent again, whoever has claimed since"
+    WHOLE_TABLE = "a change of a whole table takes offers along, whose rows then stand in its place"
     UNFENCED = "the offer whose put was not answered is withdrawn by a deletion alone"
 
 
@@ -217,13 +218,14 @@ class Writer:
     """One write. An insert is staged again when its tables have moved; an update is refused.
 
     Where writes are offered, a ``rerun`` is an update that is decided again, a ``restless`` write is decided again for
-    reasons that nobody else can see, and ``schema`` changes the schema. ``offers``: it puts an offer before it tries
+    reasons that nobody else can see, ``schema`` changes the schema, and ``whole`` replaces its tables: it is decided
+    again when they have moved, and does not add up with rows. ``offers``: it puts an offer before it tries
     for itself. ``groups``: it takes the offers of others along. ``deadline``: it may give up while it waits.
     """
 
     name: str
     tables: tuple[int, ...]
-    kind: Literal["insert", "update", "rerun", "restless", "schema"] = "insert"
+    kind: Literal["insert", "update", "rerun", "restless", "schema", "whole"] = "insert"
     offers: bool = False
     groups: bool = False
     deadline: bool = False

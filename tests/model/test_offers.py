@@ -23,6 +23,9 @@ UPDATE = Writer(name="B", tables=X, offers=True, kind="update")
 SECOND_OWNER = Writer(name="C", tables=X, offers=True, deadline=True)
 SECOND_HOLDER = Writer(name="C", tables=X, groups=True)
 STRANGER = Writer(name="C", tables=X)
+# One that replaces a table while others add rows to it.
+WHOLE = Writer(name="A", tables=X, groups=True, kind="whole")
+BESIDE_WHOLE = Writer(name="B", tables=X, offers=True, groups=True)
 SCHEMA = Writer(name="S", tables=X, kind="schema")
 # Writes that leave every row as it was, and are published all the same.
 TABLELESS = (
@@ -59,6 +62,8 @@ CLEAN = [
     (_scenario("writes without a table", *TABLELESS, takeovers=1, recoverers=1), 2_000),
     (_scenario("two owners and a holder", HOLDER, OWNER, SECOND_OWNER, attempts=1), 33_000),
     (_scenario("the schema changes", HOLDER, OWNER, SCHEMA, attempts=1), 5_000),
+    (_scenario("a table is replaced", WHOLE, BESIDE_WHOLE, attempts=3, lively=True), 200),
+    (_honest("a table is replaced by one that dies", WHOLE, BESIDE_WHOLE), 2_000),
 ]
 
 # The largest searches belong to `make crash`.
@@ -106,6 +111,7 @@ PLANTED = [
     (Bug.LAST_COMMIT, _scenario("after a takeover", HOLDER, OWNER, takeovers=1, recoverers=1), "I2"),
     (Bug.TRUSTED_LATE, replace(CUT, sweeps=1), "I2"),
     (Bug.EMPTY_GROUP, _honest("without a table", *TABLELESS), "I5"),
+    (Bug.WHOLE_TABLE, _scenario("a table is replaced", WHOLE, BESIDE_WHOLE), "I1"),
     (Bug.UNFENCED, replace(GIVING_UP, lost_answers=1), "I5"),
 ]
 if IS_FULL:

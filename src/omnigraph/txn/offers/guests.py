@@ -9,6 +9,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange
 from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.offers.line import MachineLine
 from omnigraph.txn.offers.offer import Offer, OfferedWrite, changes_of, reads_of
 from omnigraph.txn.offers.owner import commits_since
 from omnigraph.txn.offers.sweep import is_orphaned, is_overdue
@@ -20,11 +21,12 @@ from omnigraph.values import OperationId
 
 # So many more offers are looked at than can be taken, so that some of no use do not hide the others.
 _SPARE = 32
-# Whoever was published so long ago is not about to write again.
-_RECENT_MS = 1_000
-# For which part of the time that a version takes others are waited for, and how long until the next look.
-_SHARE_OF_WINDOW = 0.5
+# How long others have to come back after a version, as a multiple of the time that it took, and how long until the next
+# look. On an object store they have more to read and to upload until their next offers are there.
+_LOCAL_PATIENCE, _REMOTE_PATIENCE = 1.5, 2.5
 _PAUSE_S = 0.001
+# So many others make it worth the wait.
+_COMPANY = 2
 
 
 @record
@@ -42,41 +44,42 @@ class Company:
     what a few milliseconds later could be the work of all, and each version costs the same however many commits it has.
     """
 
-    def __init__(self, services: BranchServices) -> None:
+    def __init__(self, services: BranchServices, line: MachineLine) -> None:
         self._services = services
         self._clock = services.runtime.clock
-        # The last version that this process published, with how many commits of its own, and how long one takes.
-        self._own_version = 0
-        self._own_count = 0
+        self._line = line
+        # The last version that this process published, with how many offers of others, when, and how long that took.
+        self._version = 0
+        self._carried = 0
+        self._published_s = 0.0
         self._window_s = 0.0
 
-    def published(self, version: int, own: int, took_s: float) -> None:
-        """Take note of a version that this process has published."""
-        self._own_version, self._own_count, self._window_s = version, own, took_s
+    def published(self, version: int, carried: int, took_s: float) -> None:
+        """Take note of a version that this process has published with so many offers of others."""
+        self._version, self._carried, self._window_s = version, carried, took_s
+        self._published_s = self._clock.monotonic_s()
 
-    def gather(self, base: LoadedManifest, own: str | None) -> list[str]:
-        """Return the names of the offers of others, as soon as those are there who were published last."""
-        names = self._others(own)
-        wanted = len(names) + self._published_last(base)
-        patience_s = self._window_s * _SHARE_OF_WINDOW
+    def gather(self, base: LoadedManifest) -> None:
+        """Return as soon as those have made offers who were published last, or have had the time for it.
+
+        Only whoever has published that version itself waits: nobody else knows when they were told. One alone is not
+        waited for: two that take turns get further than two that wait for each other.
+        """
+        if self._version != base.state.version or self._carried < _COMPANY:
+            return
         is_local = self._services.stores.control.storage.is_local
-        pause_s = _PAUSE_S if is_local else patience_s / 2
-        until_s = self._clock.monotonic_s() + patience_s
-        while len(names) < wanted and self._clock.monotonic_s() < until_s:
-            self._clock.sleep(pause_s)
-            names = self._others(own)
-        return names
+        until_s = self._published_s + self._window_s * (_LOCAL_PATIENCE if is_local else _REMOTE_PATIENCE)
+        wanted = self._carried + len(self._line.announced())
+        while len(self._line.announced()) < wanted and self._clock.monotonic_s() < until_s:
+            self._clock.sleep(_PAUSE_S)
 
-    def _others(self, own: str | None) -> list[str]:
-        return [name for name in self._services.offers.names() if name != own]
-
-    def _published_last(self, base: LoadedManifest) -> int:
-        """How many commits others have in the newest version, if that is not long ago."""
-        state = base.state
-        together = [commit for commit in state.recent if commit.manifest_version == state.version]
-        if not together or self._services.runtime.clock.now_ms() - together[-1].published_at_ms > _RECENT_MS:
-            return 0
-        return len(together) - (self._own_count if self._own_version == state.version else 0)
+    def offers(self, own: str | None, most: int) -> tuple[list[str], dict[str, Offer]]:
+        """Return the names of the offers of others, oldest first, and as many of those offers as can be of use."""
+        told = self._line.announced()
+        names, found = self._services.offers.look(told, most + (own is not None))
+        self._line.wipe(set(told) - set(names))
+        found.pop(own or "", None)
+        return [name for name in names if name != own], found
 
 
 def find_guests(services: BranchServices, company: Company, base: LoadedManifest, own: str | None, most: int) -> Guests:
@@ -89,11 +92,11 @@ def find_guests(services: BranchServices, company: Company, base: LoadedManifest
         own: the name of the caller's own offer.
         most: how many writes to take at most.
     """
-    names = company.gather(base, own)
+    company.gather(base)
+    names, offers = company.offers(own, most + _SPARE)
     if not names:
         return Guests()
     services.runtime.failpoints.hit("txn.offers.after_list")
-    offers = services.offers.read(names[: most + _SPARE])
     orphaned = {name for name, offer in offers.items() if is_orphaned(services, offer)}
     fitting = {name: offer for name, offer in offers.items() if name not in orphaned and _fits(services, offer, base)}
     published = _published(services, base, offers.values())

@@ -1,9 +1,10 @@
 """The line of writers on one machine: who publishes on a branch now, and who is next.
 
 Two locks of the operating system, which takes them back when a process ends: whoever publishes holds ``turn``, and
-whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. All of this is a
-hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and the
-compare-and-swap are for. Whoever waits in vain goes on without the line.
+whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. Those who wait
+write the names of their offers on a ``board``, so that whoever publishes next can read them without a listing. All of
+this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and
+the compare-and-swap are for. Whoever waits in vain goes on without the line.
 
 The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
 on a network file system can be as slow as the write that it saves.
@@ -14,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from omnigraph.records import record
 from omnigraph.store.location import Storage
+from omnigraph.txn.offers.board import Board
 
 try:
     import fcntl
@@ -55,6 +57,7 @@ class MachineLine:
         self._is_used = is_used and fcntl is not None
         self._turn: int | None = None
         self._gate: int | None = None
+        self._board: Board | None = None
         self._read: tuple[bytes, News] = (b"", _NO_NEWS)
         self.is_held = False
         self._has_gate = False
@@ -96,6 +99,22 @@ class MachineLine:
             _unlock(self._turn)
         self.is_held = False
         self._leave_gate()
+        if self._board is not None:
+            self._board.clear()
+
+    def announce(self, offer: str) -> None:
+        """Tell whoever has the turn that this process has made an offer; it stands until this one leaves."""
+        if self._board is not None:
+            self._board.announce(offer)
+
+    def announced(self) -> tuple[str, ...]:
+        """Return the names of the offers that others of this machine say they have made, oldest first: a hint."""
+        return () if self._board is None else self._board.announced()
+
+    def wipe(self, offers: Collection[str]) -> None:
+        """Forget that offers were announced: they are not there, and who made them may be gone."""
+        if self._board is not None:
+            self._board.wipe(offers)
 
     def news(self) -> News:
         """Return what a writer of this machine has told last.
@@ -120,7 +139,9 @@ class MachineLine:
         for descriptor in (self._turn, self._gate):
             if descriptor is not None:
                 os.close(descriptor)
-        self._turn = self._gate = None
+        if self._board is not None:
+            self._board.close()
+        self._turn = self._gate = self._board = None
 
     def _news_of(self, version: int, offers: Sequence[str]) -> bytes:
         news = f"{self._mark} {version}"
@@ -139,13 +160,15 @@ class MachineLine:
             return
         try:
             self._place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._turn = os.open(self._place.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._gate = os.open(self._place.with_suffix(".gate"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._turn = self._open_file(".turn")
+            self._gate = self._open_file(".gate")
+            self._board = Board(self._open_file(".board"), self._mark)
         except OSError:
             self._is_used = False
-            if self._turn is not None:
-                os.close(self._turn)
-                self._turn = None
+            self.close()
+
+    def _open_file(self, suffix: str) -> int:
+        return os.open(self._place.with_suffix(suffix), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _name(storage: Storage, branch: str) -> bytes:

@@ -47,6 +47,8 @@ _CONTENTION_S = 5.0
 # A base that was looked at longer ago is looked at again under the claim. Cleanup keeps versions far longer than that,
 # so that within it the number after the base is either free or taken.
 _FRESH_S = 5.0
+# A base that was looked at so short ago is not looked at again before something is staged upon it.
+_JUST_SEEN_S = 0.05
 
 
 @record
@@ -81,8 +83,9 @@ class Publisher:
         self._recoverer = recoverer
         self._keeper = ClaimHeartbeat(services.claims, services.writer, services.settings.grace_s)
         self._releaser = Releaser(services, self._keeper)
-        self._turns = Turns(services)
-        self._company = Company(services)
+        line = services.machine_line()
+        self._turns = Turns(services, line)
+        self._company = Company(services, line)
         # Nobody knows at first whether others write here, so the first claim is looked at again.
         self._contended_until_s = math.inf
         # Until when offers of others are worth a listing.
@@ -152,12 +155,19 @@ class Publisher:
         """Take the turn, or wait until there is something else to do; return the newest version that is known."""
         if self._turns.begin():
             # Where others have written lately nothing is staged before a look whether the branch has moved.
-            is_outdated = self._has_met_others() and self._turns.is_followed(base)
+            is_outdated = self._has_met_others() and self._is_followed(base, patience)
         else:
             self._turns.wait(batch, own, base, patience)
             self._saw_others()
             is_outdated = not self._turns.is_held or self._turns.is_followed(base)
         return self._look_again(own, base, patience) if is_outdated else base
+
+    def _is_followed(self, base: LoadedManifest, patience: Patience) -> bool:
+        """Whether a version comes after ``base``; one that was the newest a moment ago is not looked for again."""
+        if self._turns.newest_told() > base.state.version:
+            return True
+        is_just_seen = self._world.clock.monotonic_s() - patience.seen_s <= _JUST_SEEN_S
+        return not is_just_seen and self._turns.is_followed(base)
 
     def _look_again(self, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest:
         """Return the newest version; members end that another process has published in it."""
@@ -350,8 +360,7 @@ class Publisher:
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
         self._services.claims.acknowledge(plan.target_version)
-        own_count = sum(member.offer is None for member in batch.alive)
-        self._company.published(plan.target_version, own_count, self._world.clock.monotonic_s() - started_s)
+        self._company.published(plan.target_version, len(batch.carried), self._world.clock.monotonic_s() - started_s)
         self._world.tally.add("publishes")
         self._world.tally.add("commits", len(plan.change.commits))
         carried = batch.carried

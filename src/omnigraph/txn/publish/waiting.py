@@ -58,10 +58,10 @@ class Patience:
 class Turns:
     """When a writer of this machine may begin to upload: one after the other on each branch."""
 
-    def __init__(self, services: BranchServices) -> None:
+    def __init__(self, services: BranchServices, line: MachineLine) -> None:
         self._services = services
         self._world = services.runtime
-        self._line: MachineLine = services.machine_line()
+        self._line = line
         # The line does not move: whoever has the turn may be stopped. It is joined again when the turn is free.
         self._is_stuck = False
         self._published: tuple[int, tuple[str, ...]] | None = None
@@ -92,6 +92,7 @@ class Turns:
         """Have those who wait know, when the turn is left, that a version was published and whose offers it brought."""
         self._published = (version, (*offers, *(self._published or (0, ()))[1]))
         self._led = self._led + 1 if offers else 0
+        self._line.wipe(offers)
 
     def leave(self) -> None:
         """Let the next one begin, and tell those who wait what was published."""
@@ -119,6 +120,8 @@ class Turns:
         clock = self._world.clock
         self._world.tally.add("turns_waited")
         own.make(base)
+        if own.name is not None:
+            self._line.announce(own.name)
         gives_way, self._led = self._led >= _MOST_LED, 0
         since_s = looked_s = clock.monotonic_s()
         look_s = self._first_look_s
