@@ -73,13 +73,12 @@ class Company:
         while len(self._line.announced()) < wanted and self._clock.monotonic_s() < until_s:
             self._clock.sleep(_PAUSE_S)
 
-    def offers(self, own: str | None, most: int) -> tuple[list[str], dict[str, Offer]]:
+    def offers(self, own: str | None, most: int) -> tuple[tuple[str, ...], dict[str, Offer]]:
         """Return the names of the offers of others, oldest first, and as many of those offers as can be of use."""
         told = self._line.announced()
-        names, found = self._services.offers.look(told, most + (own is not None))
+        names, found = self._services.offers.look(told, own, most)
         self._line.wipe(set(told) - set(names))
-        found.pop(own or "", None)
-        return [name for name in names if name != own], found
+        return names, found
 
 
 def find_guests(services: BranchServices, company: Company, base: LoadedManifest, own: str | None, most: int) -> Guests:

@@ -50,15 +50,15 @@ class OfferStore:
         found = side_by_side(self._pool, self._read_one, tuple(names))
         return {name: offer for name, offer in zip(names, found, strict=True) if offer is not None}
 
-    def look(self, told: Sequence[str], most: int) -> tuple[tuple[str, ...], dict[str, Offer]]:
-        """Return the names of all offers, and the oldest of those that are there and can be understood.
+    def look(self, told: Sequence[str], own: str | None, most: int) -> tuple[tuple[str, ...], dict[str, Offer]]:
+        """Return the names of all offers of others, and the oldest of those that are there and can be understood.
 
         Args:
             told: offers that are said to be there. They are read while the others are listed.
+            own: an offer that is none of others.
             most: how many offers to read at most.
         """
-        if self._control.storage.is_local:
-            told = ()
+        early: tuple[str | None, ...] = () if self._control.storage.is_local else tuple(told[:most])
         listed: list[tuple[str, ...]] = []
 
         def step(name: str | None) -> Offer | None:
@@ -67,11 +67,12 @@ class OfferStore:
             listed.append(self.names())
             return None
 
-        _, *early = side_by_side(self._pool, step, [None, *told[:most]])
-        found = {name: offer for name, offer in zip(told[:most], early, strict=True) if offer is not None}
-        names = tuple(sorted({*listed[0], *found}))
-        found |= self.read([name for name in names if name not in told][: most - len(found)])
-        return names, dict(sorted(found.items()))
+        steps = (None, *early)
+        read = side_by_side(self._pool, step, steps)
+        found = {name: offer for name, offer in zip(steps, read, strict=True) if name is not None and offer is not None}
+        names = sorted({*listed[0], *found} - {own})
+        found |= self.read([name for name in names if name not in early][: most - len(found)])
+        return tuple(names), dict(sorted(found.items()))
 
     def is_there(self, name: str) -> bool:
         """Whether an offer is there, at the price of one look."""
