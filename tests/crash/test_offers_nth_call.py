@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from omnigraph.runtime import Runtime
+from omnigraph.runtime import Runtime, SystemClock, SystemRandomness
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.settings import TxnSettings
@@ -121,17 +121,18 @@ class Owner:
     fewest_calls = 3
     gives_up = False
     point = "txn.offer.after_put"
+    settings = _BY_CLAIMS
 
-    def prepare(self, runtime):
-        """Let nothing else go wrong."""
+    def world(self):
+        """Where it lives: nothing else goes wrong there."""
+        return Runtime.system({})
 
     def play(self, scene, stack, endpoint, fault):
         companion, aside = scene.start(COMPANION, Runtime.system({}), "txn.offer.before_put")
         aside.wait()
-        runtime = Runtime.system({})
+        runtime = self.world()
         stop = Stop(stack, runtime, self.point)
-        self.prepare(runtime)
-        graph = stack.enter_context(open_graph(scene.storage, settings=_BY_CLAIMS, runtime=runtime))
+        graph = stack.enter_context(open_graph(scene.storage, settings=self.settings, runtime=runtime))
         subject = scene.submit(lambda: write_twice(graph, SUBJECT))
         stop.wait()
         aside.go()
@@ -147,13 +148,26 @@ class Owner:
         return graph, error, companion, was_hit
 
 
+class ClockAhead(SystemClock):
+    """Wall time as a machine has it whose clock is an hour ahead."""
+
+    def now_ms(self):
+        return super().now_ms() + 3_600_000
+
+
 class LateOwner(Owner):
-    """A writer that fails and takes its offer back although it was published."""
+    """A writer that gives up and takes its offer back although it was published; its put was not answered.
+
+    Its clock is ahead of that of the companion, for which the time of the offer is not over.
+    """
 
     point = "txn.offer.before_withdraw"
+    settings = _HASTY
 
-    def prepare(self, runtime):
+    def world(self):
+        runtime = Runtime(clock=ClockAhead(), randomness=SystemRandomness())
         runtime.failpoints.enable("txn.offer.after_put", fail("txn.offer.after_put"))
+        return runtime
 
 
 class HastyOwner:
