@@ -115,6 +115,61 @@ def test_news_that_cannot_be_read_are_no_news(places, tmp_path):
     assert listener.news() == News()
 
 
+def test_those_behind_one_that_is_stopped_line_up_beside(places):
+    stopped, first, second = places(), places(), places()
+    assert stopped.try_take()
+    assert not first.try_take(in_line=True)
+    assert not second.try_take()
+    assert first.step_aside()
+    assert second.step_aside()
+    assert first.try_take()
+    assert not second.try_take(in_line=True)
+    assert second.is_next
+    first.leave(18, ["one.offer"])
+    assert second.news() == News(version=18, offers=frozenset({"one.offer"}))
+    assert second.try_take()
+
+
+def test_whoever_stands_beside_comes_back_when_the_turn_is_free(places):
+    stopped, aside, newcomer = places(), places(), places()
+    assert stopped.try_take()
+    assert not aside.try_take()
+    assert aside.step_aside()
+    stopped.leave()
+    assert aside.try_take()
+    assert not newcomer.try_take()
+
+
+def test_whoever_stands_beside_comes_back_when_the_first_line_moves(places):
+    stopped, aside, newcomer = places(), places(), places()
+    assert stopped.try_take()
+    assert not aside.try_take()
+    assert aside.step_aside()
+    assert not newcomer.try_take(in_line=True)
+    stopped.leave(17)
+    assert newcomer.try_take()
+    assert not aside.try_take(in_line=True)
+    assert aside.is_next
+    assert aside.news() == News(version=17)
+    newcomer.leave()
+    assert aside.try_take()
+
+
+def test_there_are_only_so_many_lines(places, tmp_path):
+    for number in range(4):
+        place = places()
+        for _ in range(number):
+            assert not place.try_take()
+            assert place.step_aside()
+        assert place.try_take()
+        assert not place.step_aside(), "nobody leaves a turn by accident"
+    last, steps = places(), 0
+    while not last.try_take() and last.step_aside():
+        steps += 1
+    assert (steps, last.is_held) == (3, False)
+    assert len(list(tmp_path.rglob("*.turn*"))) == 4
+
+
 def test_branches_and_graphs_have_lines_of_their_own(places):
     assert places().try_take()
     assert places(branch="review~01").try_take()

@@ -4,7 +4,8 @@ Two locks of the operating system, which takes them back when a process ends: wh
 whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. Those who wait
 write the names of their offers on a ``board``, so that whoever publishes next can read them without a listing. All of
 this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and
-the compare-and-swap are for. Whoever waits in vain goes on without the line.
+the compare-and-swap are for. Whoever has the turn may be stopped: those behind it line up beside, and come back when
+the first line moves. Whoever waits in vain there as well goes on without a line.
 
 The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
 on a network file system can be as slow as the write that it saves.
@@ -33,6 +34,8 @@ except ImportError:  # pragma: no cover - only where the system has no such lock
 _PLACES = 4096
 # As much as is read and written of what is told; names of offers that find no room in it are left out.
 _NEWS_BYTES = 2048
+# The lines of a branch: the first one, and those that are used while it does not move.
+_LINES = 4
 
 
 @record
@@ -57,6 +60,10 @@ class MachineLine:
         self._is_used = is_used and fcntl is not None
         self._turn: int | None = None
         self._gate: int | None = None
+        # Which line this process stands in; beside the first one, the turn of that one and what was told there.
+        self._number = 0
+        self._first: int | None = None
+        self._first_news = b""
         self._board: Board | None = None
         self._read: tuple[bytes, News] = (b"", _NO_NEWS)
         self.is_held = False
@@ -76,6 +83,7 @@ class MachineLine:
         """
         if not self._is_used or self.is_held:
             return True
+        self._come_back()
         self._open()
         if self._turn is None or self._gate is None:
             return True
@@ -102,6 +110,18 @@ class MachineLine:
         if self._board is not None:
             self._board.clear()
 
+    def step_aside(self) -> bool:
+        """Line up beside, since the turn does not come free; False when there is no other line."""
+        if self.is_held or self._turn is None or self._number + 1 == _LINES:
+            return False
+        self._leave_gate()
+        if self._first is None:
+            self._first, self._turn = self._turn, None
+            self._first_news = _told(self._first)
+        self._close_locks()
+        self._number += 1
+        return True
+
     def announce(self, offer: str) -> None:
         """Tell whoever has the turn that this process has made an offer; it stands until this one leaves."""
         if self._board is not None:
@@ -124,24 +144,46 @@ class MachineLine:
         if self._turn is None:
             return _NO_NEWS
         try:
-            data = os.pread(self._turn, _NEWS_BYTES, 0)
+            data = _told(self._turn)
             if data != self._read[0]:
                 mark, version, *offers = data.decode().split()
                 is_ours = mark == self._mark
                 self._read = (data, News(version=int(version), offers=frozenset(offers)) if is_ours else _NO_NEWS)
-        except (OSError, ValueError):
+        except ValueError:
             return _NO_NEWS
         return self._read[1]
 
     def close(self) -> None:
         """Leave the line for good."""
         self.leave()
+        self._close_locks()
+        self._forget_first()
+        if self._board is not None:
+            self._board.close()
+        self._board = None
+
+    def _come_back(self) -> None:
+        """Stand in the first line again, if it moves."""
+        if self._first is None:
+            return
+        is_free = _try_lock(self._first)
+        if is_free:
+            _unlock(self._first)
+        if is_free or _told(self._first) != self._first_news:
+            self._leave_gate()
+            self._close_locks()
+            self._forget_first()
+
+    def _close_locks(self) -> None:
         for descriptor in (self._turn, self._gate):
             if descriptor is not None:
                 os.close(descriptor)
-        if self._board is not None:
-            self._board.close()
-        self._turn = self._gate = self._board = None
+        self._turn = self._gate = None
+
+    def _forget_first(self) -> None:
+        if self._first is not None:
+            os.close(self._first)
+        self._first, self._number = None, 0
 
     def _news_of(self, version: int, offers: Sequence[str]) -> bytes:
         news = f"{self._mark} {version}"
@@ -158,11 +200,13 @@ class MachineLine:
     def _open(self) -> None:
         if self._turn is not None:
             return
+        number = self._number or ""
         try:
             self._place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._turn = self._open_file(".turn")
-            self._gate = self._open_file(".gate")
-            self._board = Board(self._open_file(".board"), self._mark)
+            self._turn = self._open_file(f".turn{number}")
+            self._gate = self._open_file(f".gate{number}")
+            if self._board is None:
+                self._board = Board(self._open_file(".board"), self._mark)
         except OSError:
             self._is_used = False
             self.close()
@@ -181,6 +225,13 @@ def _name(storage: Storage, branch: str) -> bytes:
 def _place(name: bytes) -> Path:
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir(), f"omnigraph-lines-{user}", f"{int.from_bytes(name) % _PLACES:04d}")
+
+
+def _told(turn: int) -> bytes:
+    try:
+        return os.pread(turn, _NEWS_BYTES, 0)
+    except OSError:
+        return b""
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -62,7 +62,7 @@ class Turns:
         self._services = services
         self._world = services.runtime
         self._line = line
-        # The line does not move: whoever has the turn may be stopped. It is joined again when the turn is free.
+        # No line moves. It is joined again when the turn is free.
         self._is_stuck = False
         self._published: tuple[int, tuple[str, ...]] | None = None
         # How many versions in a row this writer has published with offers of others.
@@ -139,8 +139,11 @@ class Turns:
                 if self._is_over(batch, own, base):
                     return
             if now_s - max(patience.moved_s, since_s) > _LINE_PATIENCE_S:
-                self._is_stuck = True
-                return
+                # Whoever has the turn may be stopped.
+                self._is_stuck = not self._line.step_aside()
+                if self._is_stuck:
+                    return
+                since_s = now_s
             if now_s - patience.started_s > self._services.settings.claim_wait_s:
                 raise busy(base, patience, now_s, own.ahead())
             clock.sleep(_NEXT_WAIT_S if self._line.is_next else _IN_LINE_WAIT_S)
