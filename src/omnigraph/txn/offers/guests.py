@@ -60,10 +60,10 @@ class Company:
         self._published_s = self._clock.monotonic_s()
 
     def gather(self, base: LoadedManifest) -> None:
-        """Return as soon as those have made offers who were published last, or have had the time for it.
+        """Return when as many offers are there as the last version had, or when their owners had time to come back.
 
-        Only whoever has published that version itself waits: nobody else knows when they were told. One alone is not
-        waited for: two that take turns get further than two that wait for each other.
+        Only the process that published that version waits, since only it knows when that was. It does not wait for a
+        single owner: two writers get further by taking turns than by waiting for each other.
         """
         if self._version != base.state.version or self._carried < _COMPANY:
             return
