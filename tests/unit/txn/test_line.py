@@ -7,22 +7,26 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from omnigraph.store.location import Storage
 from omnigraph.txn.offers import line as line_module
-from omnigraph.txn.offers.line import MachineLine, News
+from omnigraph.txn.offers.line import Holder, MachineLine, News
 
 HOLD = """
 import sys
 from omnigraph.store.location import Storage
 from omnigraph.txn.offers.line import MachineLine
 
-assert MachineLine(Storage.open(sys.argv[1]), "main~main").try_take()
+line = MachineLine(Storage.open(sys.argv[1]), "main~main")
+assert line.try_take()
 print("taken", flush=True)
 sys.stdin.read()
 """
+NEXT = HOLD.replace("line.try_take()", "not line.try_take(in_line=True) and line.is_next")
 
 
 @pytest.fixture
@@ -115,47 +119,75 @@ def test_news_that_cannot_be_read_are_no_news(places, tmp_path):
     assert listener.news() == News()
 
 
-def test_those_behind_one_that_is_stopped_line_up_beside(places):
-    stopped, first, second = places(), places(), places()
-    assert stopped.try_take()
+@pytest.fixture
+def stopped(tmp_path, places):
+    """Returns a process that has the turn and is stopped."""
+    with holding(tmp_path) as holder:
+        holder.send_signal(signal.SIGSTOP)
+        wait_for_state(holder, "T")
+        yield holder
+
+
+def wait_for_state(process, letter):
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != letter:
+        assert process.poll() is None
+
+
+def test_those_behind_one_that_is_stopped_line_up_beside(places, stopped):
+    first, second = places(), places()
     assert not first.try_take(in_line=True)
     assert not second.try_take()
+    assert first.holder is Holder.STOPPED
     assert first.step_aside()
     assert second.step_aside()
     assert first.try_take()
     assert not second.try_take(in_line=True)
     assert second.is_next
+    assert second.holder is Holder.RUNNING
     first.leave(18, ["one.offer"])
     assert second.news() == News(version=18, offers=frozenset({"one.offer"}))
     assert second.try_take()
 
 
-def test_whoever_stands_beside_comes_back_when_the_turn_is_free(places):
-    stopped, aside, newcomer = places(), places(), places()
-    assert stopped.try_take()
+def test_nobody_steps_aside_for_one_that_runs(places):
+    busy, waiting = places(), places()
+    assert busy.try_take()
+    assert not waiting.try_take()
+    assert waiting.holder is Holder.RUNNING
+    assert not waiting.step_aside()
+    busy.leave()
+    assert waiting.holder is Holder.UNKNOWN
+
+
+def test_whoever_stands_beside_comes_back_when_the_first_one_goes_on(places, stopped):
+    aside = places()
     assert not aside.try_take()
     assert aside.step_aside()
-    stopped.leave()
     assert aside.try_take()
-    assert not newcomer.try_take()
-
-
-def test_whoever_stands_beside_comes_back_when_the_first_line_moves(places):
-    stopped, aside, newcomer = places(), places(), places()
-    assert stopped.try_take()
-    assert not aside.try_take()
-    assert aside.step_aside()
-    assert not newcomer.try_take(in_line=True)
-    stopped.leave(17)
-    assert newcomer.try_take()
+    aside.leave()
+    stopped.send_signal(signal.SIGCONT)
+    wait_for_state(stopped, "S")
     assert not aside.try_take(in_line=True)
     assert aside.is_next
-    assert aside.news() == News(version=17)
-    newcomer.leave()
+    stopped.kill()
+    stopped.wait()
     assert aside.try_take()
 
 
-def test_there_are_only_so_many_lines(places, tmp_path):
+def test_one_that_is_stopped_while_it_is_next_is_passed_too(places, tmp_path):
+    busy, aside = places(), places()
+    assert busy.try_take()
+    with holding(tmp_path, NEXT) as following:
+        following.send_signal(signal.SIGSTOP)
+        wait_for_state(following, "T")
+        busy.leave()
+        assert not aside.try_take()
+        assert aside.step_aside()
+        assert aside.try_take()
+
+
+def test_there_are_only_so_many_lines(places, monkeypatch, tmp_path):
+    monkeypatch.setattr(line_module, "_holder_of", lambda *_: Holder.STOPPED)
     for number in range(4):
         place = places()
         for _ in range(number):
@@ -188,17 +220,27 @@ def test_a_folder_that_cannot_be_made_means_that_there_is_no_line(places, tmp_pa
     assert places().try_take()
 
 
-def test_a_process_that_is_killed_gives_its_turn_back(places, tmp_path):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "g")],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+@contextmanager
+def holding(folder, code=HOLD):
+    """Give a process that holds a lock of the line of the test."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder / "g")],
+        env={**os.environ, "TMPDIR": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    with holder:
-        assert holder.stdout.readline() == "taken\n"
+    ) as process:
+        try:
+            assert process.stdout.readline() == "taken\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_process_that_is_killed_gives_its_turn_back(places, tmp_path):
+    with holding(tmp_path) as holder:
         place = places()
         assert not place.try_take()
         holder.send_signal(signal.SIGKILL)
+        holder.wait()
     assert place.try_take()

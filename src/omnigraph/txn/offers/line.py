@@ -4,8 +4,8 @@ Two locks of the operating system, which takes them back when a process ends: wh
 whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. Those who wait
 write the names of their offers on a ``board``, so that whoever publishes next can read them without a listing. All of
 this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and
-the compare-and-swap are for. Whoever has the turn may be stopped: those behind it line up beside, and come back when
-the first line moves. Whoever waits in vain there as well goes on without a line.
+the compare-and-swap are for. Whoever has the turn writes down its process id: if that process is stopped, those behind
+it line up beside until it goes on. Whoever waits in vain goes on without a line.
 
 The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
 on a network file system can be as slow as the write that it saves.
@@ -18,6 +18,7 @@ import os
 import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 from omnigraph.records import record
@@ -34,8 +35,18 @@ except ImportError:  # pragma: no cover - only where the system has no such lock
 _PLACES = 4096
 # As much as is read and written of what is told; names of offers that find no room in it are left out.
 _NEWS_BYTES = 2048
+# At the same place of both files, the id of the process that has the lock.
+_SIGN_BYTES = 16
 # The lines of a branch: the first one, and those that are used while it does not move.
 _LINES = 4
+
+
+class Holder(Enum):
+    """What the process that has the turn is doing."""
+
+    RUNNING = "it runs"
+    STOPPED = "it is stopped"
+    UNKNOWN = "nothing here tells"
 
 
 @record
@@ -60,10 +71,9 @@ class MachineLine:
         self._is_used = is_used and fcntl is not None
         self._turn: int | None = None
         self._gate: int | None = None
-        # Which line this process stands in; beside the first one, the turn of that one and what was told there.
+        # Which line this process stands in, and the locks of the first one while it stands in another.
         self._number = 0
-        self._first: int | None = None
-        self._first_news = b""
+        self._first: tuple[int, int] | None = None
         self._board: Board | None = None
         self._read: tuple[bytes, News] = (b"", _NO_NEWS)
         self.is_held = False
@@ -88,15 +98,23 @@ class MachineLine:
         if self._turn is None or self._gate is None:
             return True
         if in_line or self._has_gate:
-            self._has_gate = self._has_gate or _try_lock(self._gate)
+            if not self._has_gate and _try_lock(self._gate):
+                self._has_gate = True
+                _sign(self._gate)
             self.is_held = self._has_gate and _try_lock(self._turn)
         elif _try_lock(self._turn):
             self.is_held = self._has_gate = _try_lock(self._gate)
             if not self.is_held:
                 _unlock(self._turn)
         if self.is_held:
+            _sign(self._turn)
             self._leave_gate()
         return self.is_held
+
+    @property
+    def holder(self) -> Holder:
+        """What those do who have the turn or are next, as far as this machine tells."""
+        return Holder.UNKNOWN if self._turn is None or self._gate is None else _holder_of(self._turn, self._gate)
 
     def leave(self, version: int | None = None, offers: Sequence[str] = ()) -> None:
         """Let the next one have its turn, and tell those who wait which version was published, with which offers."""
@@ -104,6 +122,7 @@ class MachineLine:
             if version is not None:
                 with suppress(OSError):
                     os.pwrite(self._turn, self._news_of(version, offers), 0)
+            _sign(self._turn, "")
             _unlock(self._turn)
         self.is_held = False
         self._leave_gate()
@@ -111,13 +130,15 @@ class MachineLine:
             self._board.clear()
 
     def step_aside(self) -> bool:
-        """Line up beside, since the turn does not come free; False when there is no other line."""
-        if self.is_held or self._turn is None or self._number + 1 == _LINES:
+        """Line up beside, if whoever has the turn is stopped; False if it is not, or if there is no other line."""
+        is_last = self._number + 1 == _LINES
+        if self.is_held or self._turn is None or self._gate is None:
+            return False
+        if is_last or self.holder is not Holder.STOPPED:
             return False
         self._leave_gate()
         if self._first is None:
-            self._first, self._turn = self._turn, None
-            self._first_news = _told(self._first)
+            self._first, self._turn, self._gate = (self._turn, self._gate), None, None
         self._close_locks()
         self._number += 1
         return True
@@ -144,12 +165,12 @@ class MachineLine:
         if self._turn is None:
             return _NO_NEWS
         try:
-            data = _told(self._turn)
+            data = os.pread(self._turn, _NEWS_BYTES, 0)
             if data != self._read[0]:
                 mark, version, *offers = data.decode().split()
                 is_ours = mark == self._mark
                 self._read = (data, News(version=int(version), offers=frozenset(offers)) if is_ours else _NO_NEWS)
-        except ValueError:
+        except (OSError, ValueError):
             return _NO_NEWS
         return self._read[1]
 
@@ -166,10 +187,7 @@ class MachineLine:
         """Stand in the first line again, if it moves."""
         if self._first is None:
             return
-        is_free = _try_lock(self._first)
-        if is_free:
-            _unlock(self._first)
-        if is_free or _told(self._first) != self._first_news:
+        if _holder_of(*self._first) is not Holder.STOPPED:
             self._leave_gate()
             self._close_locks()
             self._forget_first()
@@ -181,8 +199,8 @@ class MachineLine:
         self._turn = self._gate = None
 
     def _forget_first(self) -> None:
-        if self._first is not None:
-            os.close(self._first)
+        for descriptor in self._first or ():
+            os.close(descriptor)
         self._first, self._number = None, 0
 
     def _news_of(self, version: int, offers: Sequence[str]) -> bytes:
@@ -194,6 +212,7 @@ class MachineLine:
 
     def _leave_gate(self) -> None:
         if self._gate is not None and self._has_gate:
+            _sign(self._gate, "")
             _unlock(self._gate)
         self._has_gate = False
 
@@ -227,11 +246,24 @@ def _place(name: bytes) -> Path:
     return Path(tempfile.gettempdir(), f"omnigraph-lines-{user}", f"{int.from_bytes(name) % _PLACES:04d}")
 
 
-def _told(turn: int) -> bytes:
-    try:
-        return os.pread(turn, _NEWS_BYTES, 0)
-    except OSError:
-        return b""
+def _sign(lock: int, text: str | None = None) -> None:
+    """Write down who has a lock; nobody, if ``text`` is empty."""
+    name = str(os.getpid()) if text is None else text
+    with suppress(OSError):
+        os.pwrite(lock, name.ljust(_SIGN_BYTES).encode(), _NEWS_BYTES)
+
+
+def _holder_of(*locks: int) -> Holder:
+    """Return what the processes do that have signed; one may be of another namespace, which costs time alone."""
+    found = set()
+    for lock in locks:
+        try:
+            pid = int(os.pread(lock, _SIGN_BYTES, _NEWS_BYTES))
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except (OSError, ValueError, IndexError):
+            continue
+        found.add(Holder.STOPPED if state in "Tt" else Holder.RUNNING)
+    return next((state for state in (Holder.STOPPED, Holder.RUNNING) if state in found), Holder.UNKNOWN)
 
 
 def _try_lock(descriptor: int) -> bool:

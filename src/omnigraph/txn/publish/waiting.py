@@ -9,7 +9,7 @@ from omnigraph.errors import ClaimBusyError, ClaimHeld
 from omnigraph.records import record
 from omnigraph.store.versions import version_file
 from omnigraph.txn.manifest.file import LoadedManifest
-from omnigraph.txn.offers.line import MachineLine
+from omnigraph.txn.offers.line import Holder, MachineLine
 from omnigraph.txn.offers.owner import OwnOffer
 from omnigraph.txn.publish.batch import Batch
 from omnigraph.txn.services import BranchServices
@@ -30,8 +30,9 @@ _LOCAL_HEAD_START_S, _REMOTE_HEAD_START_S = 0.004, 0.03
 _MOST_LED = 16
 # So many versions may be published without an offer before its owner insists on publishing it.
 _MOST_MISSED = 1
-# Whoever has the turn of a machine and publishes nothing for so long is not waited for any more.
-_LINE_PATIENCE_S = 2.0
+# Whoever has the turn of a machine and publishes nothing for so long is not waited for any more, unless it is known to
+# run: going on without the line would slow down a machine that is slow already.
+_LINE_PATIENCE_S, _RUNNING_PATIENCE_S = 2.0, 10.0
 
 
 @record(frozen=False, kw_only=False)
@@ -138,12 +139,12 @@ class Turns:
                 looked_s, look_s = now_s, min(look_s * 1.5, self._longest_look_s)
                 if self._is_over(batch, own, base):
                     return
-            if now_s - max(patience.moved_s, since_s) > _LINE_PATIENCE_S:
-                # Whoever has the turn may be stopped.
-                self._is_stuck = not self._line.step_aside()
-                if self._is_stuck:
-                    return
+            still_s = now_s - max(patience.moved_s, since_s)
+            if still_s > _LINE_PATIENCE_S and self._line.step_aside():
                 since_s = now_s
+            elif still_s > (_RUNNING_PATIENCE_S if self._line.holder is Holder.RUNNING else _LINE_PATIENCE_S):
+                self._is_stuck = True
+                return
             if now_s - patience.started_s > self._services.settings.claim_wait_s:
                 raise busy(base, patience, now_s, own.ahead())
             clock.sleep(_NEXT_WAIT_S if self._line.is_next else _IN_LINE_WAIT_S)
