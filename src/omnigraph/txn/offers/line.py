@@ -1,11 +1,13 @@
 """The line of writers on one machine: who publishes on a branch now, and who is next.
 
-Two locks of the operating system, which takes them back when a process ends: whoever publishes holds ``turn``, and
-whoever is next holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. Those who wait
-write the names of their offers on a ``board``, so that whoever publishes next can read them without a listing. All of
-this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims and
-the compare-and-swap are for. Whoever has the turn writes down its process id: if that process is stopped, those behind
-it line up beside until it goes on. Whoever waits in vain goes on without a line.
+Two locks of the operating system, which takes them back when a process ends: the writer that publishes holds ``turn``,
+and the next one holds ``gate`` while it waits for ``turn``, so that a busy writer cannot overtake it. Writers that wait
+put the names of their offers on a ``board``, so that the one that publishes next can read them without a listing. The
+holder of a lock writes its process id into the file: if that process is stopped, the writers behind it use another line
+until it goes on. If it just does not end, they go on without a line.
+
+All of this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims
+and the compare-and-swap are for.
 
 The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
 on a network file system can be as slow as the write that it saves.
@@ -37,12 +39,12 @@ _PLACES = 4096
 _NEWS_BYTES = 2048
 # At the same place of both files, the id of the process that has the lock.
 _SIGN_BYTES = 16
-# The lines of a branch: the first one, and those that are used while it does not move.
+# The lines of a branch: the first one, and those that are used while the holder of the one before is stopped.
 _LINES = 4
 
 
 class Holder(Enum):
-    """What the process that has the turn is doing."""
+    """What the process that holds a lock is doing."""
 
     RUNNING = "it runs"
     STOPPED = "it is stopped"
@@ -113,7 +115,7 @@ class MachineLine:
 
     @property
     def holder(self) -> Holder:
-        """What those do who have the turn or are next, as far as this machine tells."""
+        """What the process with the turn, and the next one, are doing: stopped if one of them is."""
         return Holder.UNKNOWN if self._turn is None or self._gate is None else _holder_of(self._turn, self._gate)
 
     def leave(self, version: int | None = None, offers: Sequence[str] = ()) -> None:
@@ -130,11 +132,10 @@ class MachineLine:
             self._board.clear()
 
     def step_aside(self) -> bool:
-        """Line up beside, if whoever has the turn is stopped; False if it is not, or if there is no other line."""
-        is_last = self._number + 1 == _LINES
+        """Move to the next line, if the process that blocks this one is stopped; return whether it moved."""
         if self.is_held or self._turn is None or self._gate is None:
             return False
-        if is_last or self.holder is not Holder.STOPPED:
+        if self._number + 1 == _LINES or self.holder is not Holder.STOPPED:
             return False
         self._leave_gate()
         if self._first is None:
@@ -144,7 +145,7 @@ class MachineLine:
         return True
 
     def announce(self, offer: str) -> None:
-        """Tell whoever has the turn that this process has made an offer; it stands until this one leaves."""
+        """Put the name of an offer on the board, where it stays until this process leaves the line."""
         if self._board is not None:
             self._board.announce(offer)
 
@@ -153,7 +154,7 @@ class MachineLine:
         return () if self._board is None else self._board.announced()
 
     def wipe(self, offers: Collection[str]) -> None:
-        """Forget that offers were announced: they are not there, and who made them may be gone."""
+        """Remove the names of offers that are gone or published, also those of processes that have ended."""
         if self._board is not None:
             self._board.wipe(offers)
 
@@ -184,7 +185,7 @@ class MachineLine:
         self._board = None
 
     def _come_back(self) -> None:
-        """Stand in the first line again, if it moves."""
+        """Return to the first line, unless the process that blocks it is still stopped."""
         if self._first is None:
             return
         if _holder_of(*self._first) is not Holder.STOPPED:
