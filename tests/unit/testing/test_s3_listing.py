@@ -51,6 +51,14 @@ def test_our_listing_is_what_moto_would_answer(ask, query):
     assert bool(ours[2]) == bool(theirs[2])
 
 
+def test_a_listing_leaves_out_what_a_batch_has_deleted(ask, store, prefix):
+    gone = ("a/b/2", "é/1", "z/<&>")
+    obstore.delete(store, [f"{prefix}/{key}" for key in gone])
+    theirs, ours = ask("prefix={prefix}&fetch-owner=false"), ask("prefix={prefix}")
+    assert ours == theirs
+    assert [key.partition("/")[2] for key, *_ in ours[0]] == sorted(set(KEYS) - set(gone))
+
+
 def test_pages_follow_one_another_without_gap_or_repetition(ask):
     seen, token = [], ""
     while True:

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 from xml.sax.saxutils import escape
 
 from omnigraph.records import record
-from omnigraph.testing.s3.calls import HttpRequest, Response
+from omnigraph.testing.s3.calls import HttpRequest, Response, keys_to_delete
 
 _PAGE: Final = 1000
 _KNOWN: Final = frozenset({"list-type", "prefix", "delimiter", "max-keys", "start-after", "continuation-token"})
@@ -40,10 +40,6 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._keys: list[str] = []
-
-    def rebuild(self, keys: Iterable[str]) -> None:
-        """Take over the keys of the store."""
-        self._keys = sorted(keys)
 
     def refresh(self, key: str, *, exists: bool) -> None:
         """Note whether ``key`` exists."""
@@ -179,10 +175,8 @@ class MotoStore:
                 return answer
         response = self._apply_in_moto(request)
         if request.method in _WRITES:
-            if key:
-                self._index.refresh(key, exists=key in self._keys)
-            else:
-                self._index.rebuild(self._keys)
+            for changed in (key,) if key else keys_to_delete(request):
+                self._index.refresh(changed, exists=changed in self._keys)
         return response
 
     def _entry(self, key: str) -> ListedKey:

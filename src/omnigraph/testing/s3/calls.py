@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from html import unescape
 from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import parse_qsl, unquote
@@ -179,8 +180,7 @@ Operation = Literal[
     "OTHER",
 ]
 
-_FIRST_KEY: Final = re.compile(rb"<Key>([^<]*)</Key>")
-_ENTITIES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
+_NAMED_KEY: Final = re.compile(rb"<Key>([^<]*)</Key>")
 
 
 @record
@@ -239,13 +239,14 @@ def key_of(request: HttpRequest, operation: Operation) -> str:
         case "LIST":
             return request.query.get("prefix", "")
         case "POST_DELETE":
-            found = _FIRST_KEY.search(request.body)
-            key = found.group(1).decode() if found else ""
-            for entity, character in _ENTITIES:
-                key = key.replace(entity, character)
-            return key
+            return next(keys_to_delete(request), "")
         case _:
             return request.key
+
+
+def keys_to_delete(request: HttpRequest) -> Iterator[str]:
+    """Yield the keys that a batch delete names."""
+    return (unescape(found[1].decode()) for found in _NAMED_KEY.finditer(request.body))
 
 
 class CallLog:
