@@ -17,8 +17,10 @@ from omnigraph.values.counts import counted
 
 _FIRST_WAIT_S = 0.004
 LONGEST_WAIT_S = 0.25
-# How often whoever is next looks whether the turn is free, and how often those behind it look for news.
-_NEXT_WAIT_S, _IN_LINE_WAIT_S = 0.0007, 0.003
+# How often whoever is next looks whether the turn is free, and how often those behind it look for news: the rarer the
+# longer they wait, because all of them together take time from the one that publishes.
+_NEXT_WAIT_S, _IN_LINE_WAIT_S, _LONGEST_IN_LINE_WAIT_S = 0.0007, 0.003, 0.02
+_WAIT_SHARE = 0.05
 # How long whoever waits leaves its offer alone: only writers of other machines do not tell which they have published.
 _FIRST_REMOTE_LOOK_S = 0.05
 _LONGEST_LOCAL_LOOK_S, _LONGEST_REMOTE_LOOK_S = 0.03, 0.25
@@ -63,6 +65,10 @@ class Turns:
         self._services = services
         self._world = services.runtime
         self._line = line
+        is_local = services.stores.control.storage.is_local
+        self._first_look_s = _FIRST_WAIT_S if is_local else _FIRST_REMOTE_LOOK_S
+        self._longest_look_s = _LONGEST_LOCAL_LOOK_S if is_local else _LONGEST_REMOTE_LOOK_S
+        self._head_start_s = _LOCAL_HEAD_START_S if is_local else _REMOTE_HEAD_START_S
         # No line moves. It is joined again when the turn is free.
         self._is_stuck = False
         self._published: tuple[int, tuple[str, ...]] | None = None
@@ -142,12 +148,19 @@ class Turns:
             still_s = now_s - max(patience.moved_s, since_s)
             if still_s > _LINE_PATIENCE_S and self._line.step_aside():
                 since_s = now_s
-            elif still_s > (_RUNNING_PATIENCE_S if self._line.holder is Holder.RUNNING else _LINE_PATIENCE_S):
+            elif self._has_lost_patience(still_s):
                 self._is_stuck = True
                 return
             if now_s - patience.started_s > self._services.settings.claim_wait_s:
                 raise busy(base, patience, now_s, own.ahead())
-            clock.sleep(_NEXT_WAIT_S if self._line.is_next else _IN_LINE_WAIT_S)
+            in_line_s = min(max(_WAIT_SHARE * still_s, _IN_LINE_WAIT_S), _LONGEST_IN_LINE_WAIT_S)
+            clock.sleep(_NEXT_WAIT_S if self._line.is_next else in_line_s)
+
+    def _has_lost_patience(self, still_s: float) -> bool:
+        """Whether nothing has moved for too long; what the holder does is looked at only where that matters."""
+        if still_s <= _LINE_PATIENCE_S:
+            return False
+        return still_s > _RUNNING_PATIENCE_S or self._line.holder is not Holder.RUNNING
 
     def _has_heard(self, own: OwnOffer, base: LoadedManifest, patience: Patience) -> bool:
         """Take note of the version that was published last, and tell whether it brought what this writer offers."""
@@ -169,22 +182,6 @@ class Turns:
         pin = base.dataset.pin
         file, control = version_file(pin.at(pin.version + 1)), self._services.stores.control
         return control.is_marked(file) if control.storage.is_local else control.exists(file)
-
-    @property
-    def _first_look_s(self) -> float:
-        return _FIRST_WAIT_S if self._is_local else _FIRST_REMOTE_LOOK_S
-
-    @property
-    def _head_start_s(self) -> float:
-        return _LOCAL_HEAD_START_S if self._is_local else _REMOTE_HEAD_START_S
-
-    @property
-    def _longest_look_s(self) -> float:
-        return _LONGEST_LOCAL_LOOK_S if self._is_local else _LONGEST_REMOTE_LOOK_S
-
-    @property
-    def _is_local(self) -> bool:
-        return self._services.stores.control.storage.is_local
 
 
 def busy(base: LoadedManifest, patience: Patience, now_s: float, ahead: int, reruns: int = 0) -> ClaimBusyError:
