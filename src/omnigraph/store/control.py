@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from obstore import ReadableFile, WritableFile
 
 _KEYS_PER_CALL = 1000
+# Making a client takes ten milliseconds of a processor, and each has connections of its own.
+_KEPT_CLIENTS = 32
 # Where Lance keeps the versions of a dataset.
 VERSIONS = "_versions"
 _CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "user_agent"})
@@ -339,16 +342,23 @@ def _refuse_missing_bucket(error: FileNotFoundError) -> None:
 
 
 def open_s3(storage: Storage) -> S3Store:
-    """Return the bucket of an S3 root; touches nothing."""
-    options = storage.options
-    config = {key: value for key, value in options.items() if key not in _LANCE_ONLY | _CLIENT_OPTIONS}
-    client = {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
+    """Return the client of an S3 root, one for everything that this process does there; touches nothing."""
+    # Where an option is not given, the environment has its say when the client is made.
+    environment = frozenset((name, text) for name, text in os.environ.items() if name.startswith("AWS_"))
+    return _client(os.getpid(), storage.root, frozenset(storage.options.items()), environment)
+
+
+@lru_cache(maxsize=_KEPT_CLIENTS)
+def _client(_process: int, root: str, given: frozenset[tuple[str, str]], _environment: object) -> S3Store:
+    storage = Storage(root=root, options=dict(given))
+    config = {key: value for key, value in given if key not in _LANCE_ONLY | _CLIENT_OPTIONS}
+    client = {key: value for key, value in given if key in _CLIENT_OPTIONS}
     retry: dict[str, Any] = {}
-    with translating("open the graph's bucket", storage.root):
-        if "client_max_retries" in options:
-            retry["max_retries"] = int(options["client_max_retries"])
-        if "client_retry_timeout" in options:
-            retry["retry_timeout"] = timedelta(seconds=int(options["client_retry_timeout"]))
+    with translating("open the graph's bucket", root):
+        if "client_max_retries" in storage.options:
+            retry["max_retries"] = int(storage.options["client_max_retries"])
+        if "client_retry_timeout" in storage.options:
+            retry["retry_timeout"] = timedelta(seconds=int(storage.options["client_retry_timeout"]))
         return S3Store(
             storage.bucket,
             prefix=storage.prefix or None,

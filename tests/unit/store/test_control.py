@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import Effect, StorageUnavailableError, TableMissingError
 from omnigraph.runtime import counting
-from omnigraph.store.control import ControlObjects
+from omnigraph.store.control import ControlObjects, open_s3
 from omnigraph.store.location import Storage
 from omnigraph.testing.s3 import FOREVER, Fault
 
@@ -93,3 +93,14 @@ def test_a_put_that_got_no_answer_may_have_happened(on_s3, clean_s3_endpoint):
         on_s3.control.put_if_absent("k", b"1")
     assert caught.value.effect is Effect.UNKNOWN
     assert "http" not in caught.value.details.reason
+
+
+def test_one_client_serves_all_that_a_process_does_at_a_root(monkeypatch):
+    options = {"endpoint": "http://127.0.0.1:9", "access_key_id": "a", "secret_access_key": "s"}
+    storage = Storage.open("s3://b/g", options)
+    client = open_s3(storage)
+    assert open_s3(Storage.open("s3://b/g/", dict(reversed(options.items())))) is client
+    assert open_s3(Storage.open("s3://b/x", options)) is not client
+    assert open_s3(Storage.open("s3://b/g", {**options, "access_key_id": "another"})) is not client
+    monkeypatch.setenv("AWS_REGION", "elsewhere")
+    assert open_s3(storage) is not client

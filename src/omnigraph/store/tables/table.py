@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.store.tables.lookup import (
+    Tail,
     all_key_candidates,
     index_coverage,
     is_small,
@@ -26,9 +28,7 @@ from omnigraph.store.tables.pinned import (
     Search,
     TableIndex,
 )
-from omnigraph.store.tables.pins import FragmentRef
 from omnigraph.store.tables.row_ids import RowIds, row_ids_at
-from omnigraph.store.tables.tail import Block
 
 __all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "IndexSegment", "Search", "Table", "TableIndex"]
 
@@ -104,12 +104,23 @@ def _rows_matching(
     if unread:
         parts.append(table.read(names, predicate, fragment_ids=unread))
     if in_memory:
-        rows = pa.concat_tables(
-            [_with_row_ids(item, block, block.rows) for item, block in tail.blocks if block.rows is not None]
-        )
-        parts.append(rows.filter(mask(rows.column(column))).select(names))
+        parts.extend(_matching_in_memory(tail, column, mask, names))
     return pa.concat_tables([part.cast(schema) for part in parts])
 
 
-def _with_row_ids(fragment: FragmentRef, block: Block, rows: pa.Table) -> pa.Table:
-    return rows.append_column(ROW_ID, pa.array(row_ids_at(fragment.metadata, block.offsets)))
+def _matching_in_memory(
+    tail: Tail, column: str, mask: Callable[[pa.ChunkedArray], pa.ChunkedArray], names: list[str]
+) -> Iterator[pa.Table]:
+    """Yield ``names`` of the matching rows of each block that has some; most of many small blocks have none."""
+    blocks = [(item, block, block.rows) for item, block in tail.blocks if block.rows is not None]
+    values = pa.concat_tables([rows.select([column]) for _, _, rows in blocks]).column(column)
+    found = pc.indices_nonzero(mask(values)).to_numpy().astype(np.int64)
+    ends = np.cumsum([rows.num_rows for _, _, rows in blocks])
+    owners = np.searchsorted(ends, found, side="right")
+    for owner in np.unique(owners).tolist():
+        fragment, block, rows = blocks[owner]
+        at = found[owners == owner] - (ends[owner] - rows.num_rows)
+        chosen = rows.take(pa.array(at))
+        if ROW_ID in names:
+            chosen = chosen.append_column(ROW_ID, pa.array(row_ids_at(fragment.metadata, block.offsets[at])))
+        yield chosen.select(names)
