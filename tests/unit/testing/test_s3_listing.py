@@ -59,6 +59,13 @@ def test_a_listing_leaves_out_what_a_batch_has_deleted(ask, store, prefix):
     assert [key.partition("/")[2] for key, *_ in ours[0]] == sorted(set(KEYS) - set(gone))
 
 
+def test_a_listing_shows_an_object_as_it_is_after_it_was_replaced(ask, store, prefix):
+    before = ask("prefix={prefix}/b")
+    obstore.put(store, f"{prefix}/b", b"a longer body", use_multipart=False)
+    theirs, ours = ask("prefix={prefix}/b&fetch-owner=false"), ask("prefix={prefix}/b")
+    assert ours == theirs != before
+
+
 def test_pages_follow_one_another_without_gap_or_repetition(ask):
     seen, token = [], ""
     while True:

@@ -159,6 +159,7 @@ class MotoStore:
         self._app = create_backend_app("s3")
         self._bucket = bucket
         self._index = KeyIndex()
+        self._entries: dict[str, ListedKey] = {}
         self._apply_in_moto(HttpRequest(method="PUT", target=f"/{bucket}", headers={"host": "localhost"}, body=b""))
         self._keys: Any = s3_backends[_ACCOUNT][_PARTITION].get_bucket(bucket).keys
 
@@ -177,11 +178,16 @@ class MotoStore:
         if request.method in _WRITES:
             for changed in (key,) if key else keys_to_delete(request):
                 self._index.refresh(changed, exists=changed in self._keys)
+                self._entries.pop(changed, None)
         return response
 
     def _entry(self, key: str) -> ListedKey:
-        stored = self._keys[key]
-        return ListedKey(etag=stored.etag, size=stored.size, last_modified=stored.last_modified_ISO8601)
+        entry = self._entries.get(key)
+        if entry is None:
+            stored = self._keys[key]
+            entry = ListedKey(etag=stored.etag, size=stored.size, last_modified=stored.last_modified_ISO8601)
+            self._entries[key] = entry
+        return entry
 
     def _apply_in_moto(self, request: HttpRequest) -> Response:
         status = 500
