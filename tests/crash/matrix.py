@@ -52,6 +52,7 @@ OTHER_POINTS = (
     "spark.source.after_publish",
     "txn.init.before_manifest",
     "txn.branch.after_line",
+    "txn.branch.before_ref",
     "txn.branch.after_ref",
     "txn.tag.after_put",
     *DELETE_POINTS,

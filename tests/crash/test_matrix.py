@@ -93,11 +93,11 @@ def test_a_killed_init_leaves_no_graph_and_the_next_one_succeeds(store, places_o
         assert read_ids(graph, PERSON) == ["a"]
 
 
+@pytest.mark.parametrize("point", ["txn.branch.after_line", "txn.branch.before_ref"])
 @pytest.mark.parametrize("store", STORES)
-def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store, places_of):
+def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store, point, places_of):
     places = places_of(store)
     storage = init_graph(places.fresh(), places.options)
-    point = "txn.branch.after_line"
     crash_together([Job(name="branch", root=storage.root, options=places.options, kind="", act="branch", point=point)])
     with open_graph(storage) as graph:
         assert graph.branch_names() == ["main"]

@@ -211,6 +211,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.recover.after_audit": "the audit has the row, the sidecar still exists",
         "txn.init.before_manifest": "the tables of a graph exist, the graph does not",
         "txn.branch.after_line": "the line of a new branch exists, the branch does not",
+        "txn.branch.before_ref": "the state that a new branch starts from is known to stay, the branch does not exist",
         "txn.branch.after_ref": "a branch exists, its creator has not looked yet who was in the way",
         "txn.branch_delete.after_claim": "a branch is claimed for its deletion and exists",
         "txn.branch_delete.before_end": "nothing depends on a branch that is about to end",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+import msgspec
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
@@ -39,6 +40,14 @@ from omnigraph.store.versions import VersionFiles
 # Opening the source, the branch's transaction and manifest, looking at the source twice more, and the ref: each of
 # these calls waits for the one before it.
 _CREATE_STAGES = 7
+_REFS = "_refs/branches"
+
+
+class _LanceRef(msgspec.Struct, frozen=True, rename="camel"):
+    """What Lance says of a branch, as far as anybody asks."""
+
+    parent_version: int
+    parent_branch: str | None = None
 
 
 class Branches:
@@ -87,6 +96,22 @@ class Branches:
         self._handles.forget(location, branch)
         self._control.delete_prefix(_tree(location, branch))
 
+    def written(self, location: str) -> Mapping[str, int]:
+        """Return the branches of a dataset, and when each was created by the clock of the store; one listing."""
+        found = self._control.list_objects(f"{location}/{_REFS}")
+        names = (unquote(item.key.rpartition("/")[2].removesuffix(".json")) for item in found)
+        return {name: item.modified_ms for name, item in zip(names, found, strict=True)}
+
+    def start(self, location: str, branch: str) -> TablePin | None:
+        """Return the version that a branch was created at; None when the branch is gone, or its ref is torn."""
+        data = self._control.get(branch_ref_file(location, branch))
+        try:
+            ref = msgspec.json.decode(data or b"", type=_LanceRef)
+        except msgspec.MsgspecError:
+            # Its creator died.
+            return None
+        return TablePin(location=location, branch=ref.parent_branch, version=ref.parent_version)
+
     def _try_create(self, handle: LanceDataset, target: TablePin) -> LanceDataset | FaultKind:
         # The listing that opens the new tree is missing from the statistics of the handle.
         current_counters().add_calls("lance.read")
@@ -108,7 +133,7 @@ class Branches:
 
 def branch_ref_file(location: str, branch: str) -> str:
     """Return where Lance keeps the ref of a branch, below the graph's root."""
-    return f"{location}/_refs/branches/{quote(branch, safe='')}.json"
+    return f"{location}/{_REFS}/{quote(branch, safe='')}.json"
 
 
 def _tree(location: str, branch: str) -> str:
@@ -299,6 +324,14 @@ class DatasetStore:
         """
         source = TablePin(location=location, branch=source_branch, version=source_version)
         return self._branches.create(source, new_branch).version
+
+    def branches_since(self, location: str, since_ms: int) -> frozenset[str]:
+        """Return the native branches that were created at a moment or later, by the clock of the store."""
+        return frozenset(name for name, at_ms in self._branches.written(location).items() if at_ms >= since_ms)
+
+    def branch_start(self, location: str, branch: str) -> TablePin | None:
+        """Return the version that a native branch was created at; None when it is gone."""
+        return self._branches.start(location, branch)
 
     def delete_branch_files(self, location: str, branch: str) -> None:
         """Remove a branch: its ref first, then its files. The caller knows that nothing else refers to them."""

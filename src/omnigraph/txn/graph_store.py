@@ -11,10 +11,8 @@ from omnigraph.errors import (
     AlreadyExistsError,
     BadValue,
     BranchMissingError,
-    GoneState,
     GraphExistsError,
     GraphMissingError,
-    HistoryGoneError,
     MissingThing,
     ReadOnlyError,
     TableMissingError,
@@ -384,21 +382,15 @@ class GraphStore:
             # A branch must be able to read all of what it inherits.
             for table_key in state.snapshot.state.tables:
                 state.snapshot.table(table_key)
-        made = self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor)
-        if state.snapshot.is_past or self._stores.runtime.clock.monotonic_s() - started_s >= SETTLE_S:
-            self._refuse_reclaimed(made)
-        return made
 
-    def _refuse_reclaimed(self, ref: BranchRecord) -> None:
-        """Take a branch back whose beginning a cleanup may be removing.
+        def is_whole() -> bool:
+            # A cleanup records its floor, waits, and looks for lines then; this looks at the floor behind the line.
+            is_quick = self._stores.runtime.clock.monotonic_s() - started_s < SETTLE_S
+            if is_quick and not state.snapshot.is_past:
+                return True
+            return self._is_whole(state.line, state.snapshot.state.version, name)
 
-        The cleanup records its floor and looks for branches then; this looks at the floor after the branch is there.
-        """
-        if self._is_whole(ref.parent, ref.forked_version, ref.name):
-            return
-        self._refs.take_back(ref)
-        details = GoneState(commit_id=ref.forked_at, branch=ref.parent.name)
-        raise HistoryGoneError(f"the state of commit '{ref.forked_at}' was reclaimed", details=details)
+        return self._refs.create(name, state.line, state.snapshot.manifest, state.depth, is_whole, actor)
 
     def _is_whole(self, line: BranchIncarnation, version: int, asker: str) -> bool:
         """Whether a version is one that cleanup leaves alone: not below the floor, or needed by more than ``asker``."""
@@ -449,7 +441,7 @@ class GraphStore:
         return branch_status(self._branches, ref.name, ref)
 
     def protected_versions(self) -> tuple[ProtectedVersion, ...]:
-        """Return the manifest versions that cleanup must leave whole: heads, fork points and tags."""
+        """Return the manifest versions below the floors that cleanup must leave whole: fork points and tags."""
         from omnigraph.txn.branches.status import protected_versions  # noqa: PLC0415 - see above
 
         return protected_versions(self._branches, self.tags)

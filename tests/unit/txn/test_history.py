@@ -366,14 +366,14 @@ class TestBranches:
         _, draft = graph.branches()
         assert (draft.ahead, draft.behind) == (0, 1)
 
-    def test_heads_forks_and_tags_are_protected(self, graph):
+    def test_forks_and_tags_are_protected(self, graph):
         add(graph, "a")
         graph.create_branch(DRAFT)
         add(graph, "b", branch=DRAFT)
         add(graph, "c")
         graph.create_tag(TagName("v1"), "main~1")
         found = {(item.line.name, item.version, item.why) for item in graph.protected_versions()}
-        assert found == {(MAIN, 3, "head"), (DRAFT, 3, "head"), (MAIN, 2, "fork"), (MAIN, 2, "tag")}
+        assert found == {(MAIN, 2, "fork"), (MAIN, 2, "tag")}
 
     @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a")])
     def test_overlapping_names_are_refused_before_anything_is_written(self, graph, first, second):

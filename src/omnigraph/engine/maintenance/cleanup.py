@@ -37,6 +37,7 @@ from omnigraph.store.inventory import Inventory
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.store.sequence_runs import SEQUENCES_PREFIX, run_key
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.records import DEPENDANTS_PREFIX
 from omnigraph.txn.graph_store import GraphStore
@@ -188,11 +189,14 @@ class Cleanup:
         looks_left = _LOOKS
         while True:
             looks_left -= 1
+            # Before the branches: a line that has no branch by then is seen here.
+            lines = self._store.tables.datasets.branches_since(LOCATION, ages.unnamed_ms)
             histories = read_histories(self._store)
             self._world.failpoints.hit("engine.cleanup.after_histories")
             now_ms = self._world.clock.now_ms()
             try:
-                kept = decide_kept(self._store, histories, self._retention, now_ms, floors)
+                starts = self._starts(lines - {history.line.lance_branch for history in histories})
+                kept = decide_kept(self._store, histories, self._retention, now_ms, floors, starts)
                 if floors is None:
                     self._refuse_drift(kept)
                 return self._needs.survey(kept, inventory, ages)
@@ -200,6 +204,11 @@ class Cleanup:
                 # Somebody deleted a branch, or let go of older states, after its history was read.
                 if not looks_left or _marks(read_histories(self._store)) == _marks(histories):
                     raise
+
+    def _starts(self, lines: Iterable[str]) -> tuple[TablePin, ...]:
+        """Return where lines start that no branch has: their creators may have looked at the floor already."""
+        found = (self._store.tables.datasets.branch_start(LOCATION, line) for line in lines)
+        return tuple(start for start in found if start is not None)
 
     def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
         for item in kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import combinations
 from typing import Literal
@@ -16,6 +16,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.graph_store import GraphStore
@@ -25,7 +26,9 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, check_number, check_whole
 
 _LONGEST_S = 1000 * 365 * 86400.0
-Protection = Literal["fork", "tag", "merge base", "merged"]
+Protection = Literal["fork", "tag", "merge base", "merged", "new branch"]
+# What may be gone already: a cleanup that came before had no need to keep it.
+_OPTIONAL: frozenset[Protection | None] = frozenset({None, "merge base", "new branch"})
 Places = Mapping["CommitId | None", tuple[BranchName, int]]
 
 
@@ -106,11 +109,11 @@ class KeptVersions:
         return (version >= self.floor and not self.is_ended) or version in self.spared
 
     def is_optional(self, version: int) -> bool:
-        """Whether a version may be gone: what nothing but a merge could need, below what an earlier cleanup left."""
+        """Whether a version may be gone: what merges or a branch in the making could need, below an earlier floor."""
         if self.is_ended:
             return True
         is_below = version < self.history.newest.state.head.retention_floor
-        return is_below and self.spared.get(version) in {None, "merge base"}
+        return is_below and self.spared.get(version) in _OPTIONAL
 
 
 def read_histories(store: GraphStore) -> tuple[LineHistory, ...]:
@@ -151,12 +154,20 @@ def decide_kept(
     retention: Retention,
     now_ms: int,
     floors: Mapping[str, int] | None = None,
+    starts: Iterable[TablePin] = (),
 ) -> tuple[KeptVersions, ...]:
-    """Return what stays of every branch; ``floors`` are those that have been recorded already."""
+    """Return what stays of every branch.
+
+    ``floors`` are those that have been recorded already, ``starts`` the versions that branches in the making start at.
+    """
     spared: dict[str, dict[int, Protection]] = {history.line.name: {} for history in histories}
     places = _find_places(store, histories)
     for name, version in _merge_points(histories, places):
         spared[name][version] = "merge base"
+    names = {history.line.lance_branch: history.line.name for history in histories}
+    for start in starts:
+        if start.branch in names:
+            spared[names[start.branch]][start.version] = "new branch"
     for history in histories:
         if history.ref is not None:
             spared.setdefault(history.ref.parent.name, {})[history.ref.forked_version] = "fork"

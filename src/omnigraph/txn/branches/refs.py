@@ -11,7 +11,7 @@ being deleted; a deletion claims the branch and then looks for marks. Whatever t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -20,9 +20,12 @@ from omnigraph.errors import (
     BranchClosingError,
     BranchExistsError,
     Effect,
+    GoneState,
+    HistoryGoneError,
     ManifestCorruptError,
     OmnigraphError,
     TableMissingError,
+    VersionMissingError,
 )
 from omnigraph.txn.branches.incarnation import BranchIncarnation, branch_missing, lance_branch_name
 from omnigraph.txn.branches.records import Dependant, DependantMarks, Generations, NamedObjects, NamedRecord
@@ -113,14 +116,30 @@ class BranchRefs:
         return _live_names(self._objects.survey())
 
     def create(
-        self, name: BranchName, source: BranchIncarnation, base: LoadedManifest, depth: int, actor: str | None
+        self,
+        name: BranchName,
+        source: BranchIncarnation,
+        base: LoadedManifest,
+        depth: int,
+        is_whole: Callable[[], bool],
+        actor: str | None,
     ) -> BranchRecord:
         """Create a branch at ``base`` of ``source``: a constant number of calls, whatever the number of tables.
 
         A crash before the ref exists leaves a line that nobody can find; cleanup collects it.
 
+        Args:
+            name: the name.
+            source: the line that it starts from.
+            base: the version that it starts from.
+            depth: how many commits its history has there.
+            is_whole: tells whether cleanup leaves that version alone; asked when the line is there, which cleanup
+                looks for after it has recorded what it removes.
+            actor: who asks for it.
+
         Raises:
             BranchExistsError: the name, or one that overlaps with it, is taken.
+            HistoryGoneError: the version was reclaimed.
             BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
         """
         for _ in range(_ATTEMPTS):
@@ -131,7 +150,7 @@ class BranchRefs:
             if taken is not None:
                 raise _exists(name, taken)
             ref = self._draw_up(name, source, base, depth, actor, lives.get(name, Generations()).next_number)
-            if self._put(ref):
+            if self._put(ref, is_whole):
                 return ref
             self._world.clock.sleep(0.01 + 0.05 * self._world.randomness.fraction())
         raise _exists(name, name)
@@ -143,10 +162,6 @@ class BranchRefs:
     def leftovers(self) -> tuple[str, ...]:
         """Return the keys of what the refs of ended branches have left, and nobody needs."""
         return self._objects.leftovers()
-
-    def take_back(self, ref: BranchRecord) -> None:
-        """End a branch that was just made and remove what there is of it."""
-        self._end_and_withdraw(ref)
 
     def sweep(self, ref: BranchRecord, *, keeps_mark: bool = False) -> None:
         """Remove what the ref of an ended branch left, its mark on the parent first.
@@ -254,7 +269,7 @@ class BranchRefs:
             number=number,
         )
 
-    def _put(self, ref: BranchRecord) -> bool:
+    def _put(self, ref: BranchRecord, is_whole: Callable[[], bool]) -> bool:
         """Make the line, then the ref; False when a creator of the same or an overlapping name was in the way."""
         datasets, line = self._stores.datasets, ref.line.lance_branch or ""
         self.marks.add(ref.parent, ref.mark)
@@ -262,8 +277,15 @@ class BranchRefs:
             version = datasets.create_branch(LOCATION, ref.parent.lance_branch, ref.forked_version, line)
         except TableMissingError:
             raise branch_missing(ref.parent.name) from None
+        except VersionMissingError:
+            self.marks.remove(ref.parent, ref.mark)
+            raise _reclaimed(ref) from None
         self._stores.syncing.line(LOCATION, line, version)
         self._world.failpoints.hit("txn.branch.after_line")
+        if not is_whole():
+            self._withdraw(ref)
+            raise _reclaimed(ref)
+        self._world.failpoints.hit("txn.branch.before_ref")
         if not self._objects.create(ref.name, ref.number, REF.encode(msgspec.structs.replace(ref, number=0))):
             self._withdraw(ref)
             return False
@@ -303,6 +325,11 @@ class BranchRefs:
 def _live_names(lives: Mapping[str, Generations]) -> list[BranchName]:
     found = sorted(name for name, life in lives.items() if life.live is not None)
     return [BranchName(MAIN), *(BranchName(name) for name in found)]
+
+
+def _reclaimed(ref: BranchRecord) -> HistoryGoneError:
+    details = GoneState(commit_id=ref.forked_at, branch=ref.parent.name)
+    return HistoryGoneError(f"the state of commit '{ref.forked_at}' was reclaimed", details=details)
 
 
 def _exists(name: BranchName, taken: BranchName) -> BranchExistsError:

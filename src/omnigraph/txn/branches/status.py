@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from omnigraph.errors import BranchMissingError
 from omnigraph.records import record
-from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.branches.tags import Tags
@@ -69,7 +69,7 @@ class ProtectedVersion:
 
     line: BranchIncarnation
     version: int
-    why: Literal["head", "fork", "tag"]
+    why: Literal["fork", "tag"]
     name: str
 
 
@@ -119,17 +119,15 @@ def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRecord | 
 
 
 def protected_versions(branches: OpenBranches, tags: Tags) -> tuple[ProtectedVersion, ...]:
-    """Return every version that a head, a fork or a tag needs.
+    """Return every version that a fork or a tag needs; none of the branches is read.
 
     What is created while this runs may be missing: whoever removes versions must first record a floor, and creators
     look at the floor after they have written.
     """
     found = []
-    for name, ref, newest in live_branches(branches):
-        line = MAIN_INCARNATION if ref is None else ref.line
-        version = newest.state.version
-        found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
-        if ref is not None:
+    for name in branches.refs.names():
+        ref = None if name.is_main else branches.refs.find(name)
+        if ref is not None and not branches.refs.is_orphan(ref):
             found.append(ProtectedVersion(line=ref.parent, version=ref.forked_version, why="fork", name=name))
     found += [
         ProtectedVersion(line=tag.line, version=tag.manifest_version, why="tag", name=tag.name) for tag in tags.list()

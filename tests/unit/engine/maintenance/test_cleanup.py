@@ -317,3 +317,52 @@ def test_a_cleanup_works_on_an_object_store(s3_endpoint):
         assert Cleanup(graph, Retention(keep=1), AT_ONCE, Runtime.system()).run().datasets == ()
         insert(graph, PERSON, node_rows(["d"]))
     assert audit(storage.root, s3_endpoint.storage_options) == []
+
+
+# How old a line has to be until cleanup takes it for one that nobody will use: at once, or never.
+LINE_AGES = {"its line is overlooked": 0.0, "its line is seen": 3600.0}
+
+
+@pytest.mark.parametrize("age_s", LINE_AGES.values(), ids=LINE_AGES)
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+def test_a_branch_is_refused_whose_start_goes_before_its_creator_looks(session, tmp_path, age_s, dies):
+    """A creator that chose its start before a cleanup recorded the floor, and is slow."""
+    sweeping = replace(AT_ONCE, unnamed_age_s=age_s)
+    runtime = Runtime.system()
+
+    def sweep():
+        runtime.failpoints.disable("txn.branch.after_line")
+        with open_session(tmp_path / "g", maintenance=sweeping) as other:
+            assert other.cleanup(keep=1, confirm=True).bytes > 0
+        if dies:
+            raise KeyboardInterrupt
+
+    with open_session(tmp_path / "g", runtime=runtime) as creator:
+        runtime.failpoints.enable("txn.branch.after_line", sweep)
+        with pytest.raises(KeyboardInterrupt if dies else HistoryGoneError):
+            creator.create_branch("late", at="main~3")
+    assert [branch.name for branch in session.list_branches()] == ["main"]
+    session.cleanup(keep=1, confirm=True)
+    session.create_branch("late")
+    assert count(session, "late") == 5
+
+
+def test_a_cleanup_keeps_the_start_of_a_branch_that_is_about_to_exist(session, tmp_path):
+    """A creator that has looked at the floor is as slow as it likes: its line is there for everybody to see."""
+    runtime = Runtime.system()
+
+    def sweep():
+        sweeping = replace(AT_ONCE, unnamed_age_s=3600.0)
+        with open_session(tmp_path / "g", maintenance=sweeping) as other:
+            done = other.cleanup(keep=1, confirm=True)
+            assert done.bytes > 0
+            assert [why for _, _, why in done.protected] == ["new branch"]
+
+    with open_session(tmp_path / "g", runtime=runtime) as creator:
+        runtime.failpoints.enable("txn.branch.before_ref", sweep)
+        creator.create_branch("late", at="main~3")
+        assert count(creator, "late") == 2
+    with pytest.raises(HistoryGoneError):
+        count(session, "main~2")
+    session.cleanup(keep=1, confirm=True)
+    assert count(session, "late") == 2
