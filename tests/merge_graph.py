@@ -82,12 +82,26 @@ def contents(session, branch=MAIN):
 
 def put(session, table_key, rows, branch=MAIN):
     """Write whole rows by id as one commit; None removes the row. Nothing is checked."""
-    catalog, kind_and_name = session.catalog(branch), table_key.partition(":")
-    owner = (catalog.nodes if kind_and_name[0] == "node" else catalog.edges)[kind_and_name[2]]
     branch_writer = session.store.branch_writer(BranchName(branch))
-    txn = branch_writer.begin(WriteKind.MUTATE, actor="tester")
-    written = [{"id": entity_id, **row} for entity_id, row in rows.items() if row is not None]
-    if written:
-        txn.upsert(table_key, rows_of(owner, written))
-    txn.delete(table_key, [entity_id for entity_id, row in rows.items() if row is None])
-    return branch_writer.commit(txn)
+    return branch_writer.commit(_writing(session, branch, "tester", {table_key: rows}))
+
+
+def put_together(session, writes, branch=MAIN):
+    """Write the rows of several actors, by table, as commits of one version; return these by actor."""
+    txns = [_writing(session, branch, actor, tables) for actor, tables in writes.items()]
+    outcomes = session.store.branch_writer(BranchName(branch))._run(txns)
+    assert len({outcome.manifest_version for outcome in outcomes}) == 1
+    return {actor: outcome.commit for actor, outcome in zip(writes, outcomes, strict=True)}
+
+
+def _writing(session, branch, actor, tables):
+    catalog = session.catalog(branch)
+    txn = session.store.branch_writer(BranchName(branch)).begin(WriteKind.MUTATE, actor=actor)
+    for key, rows in tables.items():
+        kind, _, name = key.partition(":")
+        owner = (catalog.nodes if kind == "node" else catalog.edges)[name]
+        written = [{"id": entity_id, **row} for entity_id, row in rows.items() if row is not None]
+        if written:
+            txn.upsert(key, rows_of(owner, written))
+        txn.delete(key, [entity_id for entity_id, row in rows.items() if row is None])
+    return txn

@@ -16,7 +16,7 @@ from omnigraph.spark.history.ranges import SparkHistorySettings
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.values import BranchName
-from tests.merge_graph import Template, put
+from tests.merge_graph import Template, put, put_together
 from tests.session_graph import open_session, read_graph
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -100,7 +100,7 @@ class Twins:
         shutil.copytree(session.store.storage.root, folder / "twin")
         self.here = open_session(session.store.storage.root)
         self.there = open_session(folder / "twin")
-        self._backends = (
+        self.backends = (
             self.here.backend,
             ExecutorBackend(self.there.backend, settings=settings, runner=runner),
         )
@@ -115,7 +115,7 @@ class Twins:
 
     def ask(self, request):
         """Return the answer of both, which is one."""
-        here, there = (answer(backend, request) for backend in self._backends)
+        here, there = (answer(backend, request) for backend in self.backends)
         assert there == here
         return here
 
@@ -222,6 +222,26 @@ def test_a_revert_and_its_conflicts_are_the_same_in_tasks(changed, tmp_path):
         assert twins.ask(RevertRequest(commit=head))[0] == "MergeConflictsError"
         found = twins.ask(RevertRequest(commit=head, resolve="theirs"))
         assert (found["tables"][0]["inserted"], found["tables"][0]["updated"]) == (1, 1)
+        twins.expect_equal_states()
+
+
+@pytest.mark.parametrize("actor", ["ann", "bo"])
+def test_a_revert_of_a_commit_that_shares_its_version_is_the_same_in_tasks(changed, tmp_path, actor):
+    def rows(*names):
+        return {PERSON: {name: {"name": None, "tags": ["x"], "photo": None, "place": None} for name in names}}
+
+    with Twins(tmp_path, changed.open(), InProcessRunner(), TINY) as twins:
+        # A commit has an id of its own in each of them; the largest commit names no row.
+        made = [
+            put_together(twin, {"ann": rows(*NAMES[:3]), "bo": rows(*NAMES[3:12])})
+            for twin in (twins.here, twins.there)
+        ]
+        found = [
+            backend.execute(RevertRequest(commit=commits[actor].id)).tables
+            for backend, commits in zip(twins.backends, made, strict=True)
+        ]
+        assert found[0] == found[1]
+        assert sum(table.inserted + table.updated + table.deleted for table in found[0]) > 0
         twins.expect_equal_states()
 
 

@@ -27,6 +27,7 @@ from omnigraph.store.tables.row_versions import ChangeBounds, change_bounds
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
+from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 
 _ADDRESS_BITS = 32
@@ -97,14 +98,11 @@ class EntityVersions:
             for bounds, group in _by_bounds(place, names):
                 at = self._first_with(place, bounds.changed)
                 before = None if bounds.is_insert else self._before(place, at)
-                if before is None:
-                    yield group, self._changer(at, place.entry)
+                same = None if before is None else _unchanged(before, place, group)
+                if before is None or same is None:
+                    yield from self._changers(at, place.entry, group)
                     continue
-                same = _unchanged(before, place, group)
-                if same is None:
-                    yield group, self._changer(at, place.entry)
-                    continue
-                yield group.filter(pa.array(~same)), self._changer(at, place.entry)
+                yield from self._changers(at, place.entry, group.filter(pa.array(~same)))
                 if same.any():
                     pending.append((before, group.filter(pa.array(same))))
 
@@ -148,20 +146,20 @@ class EntityVersions:
             return None
         return _Place(position=position - 1, snapshot=snapshot, entry=entry, table=table)
 
-    def _changer(self, position: int, entry: TableEntry) -> str:
-        """Return the last of the commits that were published together which wrote the table."""
-        line = self._history_line()
-        first = line.at(position)
+    def _changers(self, position: int, entry: TableEntry, ids: pa.Array) -> Iterator[tuple[pa.Array, str]]:
+        """Yield ids that the version of a commit changed with the commit of that version which did so."""
+        version, _ = SharedVersion.of_line(self._history_line(), position)
         there = self._entry(position, entry.object_id)
         key = entry.table_key if there is None else there.table_key
-        chosen = first
-        for number in range(position, len(line)):
-            commit = line.at(number)
-            if (commit.branch, commit.manifest_version) != (first.branch, first.manifest_version):
-                break
-            if key in commit.touched:
-                chosen = commit
-        return str(chosen.id)
+        if not version.is_told:
+            touching = [commit for commit in version.commits if key in commit.touched]
+            yield ids, str((touching or version.commits)[-1].id)
+            return
+        for commit in version.commits:
+            rows = version.rows_of(commit)
+            own = ids if rows is None else ids.filter(rows.mask(key, ids))
+            if len(own):
+                yield own, str(commit.id)
 
     def _entry(self, position: int, object_id: str) -> TableEntry | None:
         key = (position, object_id)

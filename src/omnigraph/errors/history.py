@@ -150,7 +150,7 @@ class MergeBaseMissingError(OmnigraphError):
 
 
 class RevertRefusedError(OmnigraphError):
-    """The commit cannot be reverted on its own: it is the first one, or was published together with others."""
+    """The commit cannot be reverted: it is the first one, or an early version of omnigraph did not record its rows."""
 
     row = ErrorRow(code="revert.refused", kind=Kind.UNSUPPORTED, details=BadValue)
 

@@ -25,6 +25,7 @@ from omnigraph.txn.branches.tags import Tag, Tags
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.merged import MergedCommit, MergeRecords, is_merge
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import (
     MAIN,
@@ -268,6 +269,23 @@ class RefResolver:
         if merged is None:
             raise CommitMissingError.of(str(commit_id))
         return merged
+
+    def merged_version(self, commit_id: CommitId) -> SharedVersion:
+        """Return the commits that were published together with one that only merges lead to, and that one.
+
+        Raises:
+            CommitMissingError: no merge brought such a commit.
+        """
+        merges = self._every_merge()
+        wanted = self._find_merged(commit_id)
+        place = wanted.line, wanted.commit.manifest_version
+        # Each once, newest first.
+        found = {
+            one.commit.id: one.commit
+            for one in self.merges.iter_all(merges)
+            if (one.line, one.commit.manifest_version) == place
+        }
+        return SharedVersion(commits=tuple(reversed(found.values())))
 
     def _every_merge(self) -> list[Commit]:
         """Return the merges in the histories of all branches, each once; one that is deleted meanwhile has none."""

@@ -8,3 +8,5 @@ STORAGE_FORMAT = 2
 OLDEST_STORAGE_FORMAT = 1
 # Versions that know no later format take an offer for a sidecar that outlived its claim, and remove it.
 OFFERS_FORMAT = 2
+# They read no commit that names its rows, and commits that do not must not share a version.
+NAMED_ROWS_FORMAT = 2

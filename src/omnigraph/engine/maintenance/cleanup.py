@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -207,8 +207,15 @@ class Cleanup:
 
     def _starts(self, lines: Iterable[str]) -> tuple[TablePin, ...]:
         """Return where lines start that no branch has: their creators may have looked at the floor already."""
-        found = (self._store.tables.datasets.branch_start(LOCATION, line) for line in lines)
-        return tuple(start for start in found if start is not None)
+        datasets, found = self._store.tables.datasets, []
+        for line in lines:
+            start = datasets.branch_start(LOCATION, line)
+            # Its creator may give it up meanwhile.
+            with suppress(TableMissingError):
+                # A branch that is gone, and was merged, has versions of its own.
+                if start is not None and datasets.latest_version(LOCATION, line) == start.version:
+                    found.append(start)
+        return tuple(found)
 
     def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
         for item in kept:

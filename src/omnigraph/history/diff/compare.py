@@ -154,7 +154,12 @@ class _Side:
 
 
 def iter_changes(
-    pair: TablePair, delta: ChangedRows, wanted: ChangeFilter, *, after_id: str | None = None
+    pair: TablePair,
+    delta: ChangedRows,
+    wanted: ChangeFilter,
+    *,
+    after_id: str | None = None,
+    is_own: Callable[[pa.ChunkedArray], pa.ChunkedArray] | None = None,
 ) -> Iterator[EntityChange]:
     """Yield a table's changes by id.
 
@@ -163,6 +168,7 @@ def iter_changes(
         delta: the rows.
         wanted: operations that do not pass are left out.
         after_id: leave out ids up to and including this one.
+        is_own: tells which ids are wanted; all of them when None.
     """
     sides = [side for side in _sides(delta) if wanted.wants_op(side.op)]
     ids = pa.chunked_array([chunk for side in sides for chunk in side.ids.chunks], pa.string())
@@ -172,6 +178,8 @@ def iter_changes(
     if after_id is not None:
         is_later = pc.greater(ids, pa.scalar(after_id)).to_numpy()
         order = order[is_later[order]]
+    if is_own is not None:
+        order = order[is_own(ids).to_numpy()[order]]
     size = min((rows.slice_rows for side in sides for rows in (side.before, side.after) if rows is not None), default=1)
     for start in range(0, len(order), size):
         chosen = order[start : start + size]

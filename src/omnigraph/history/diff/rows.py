@@ -147,6 +147,13 @@ class TableDelta:
     before: pa.Table
     after: pa.Table
 
+    def only(self, is_wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> TableDelta:
+        """Return the rows whose ids are wanted."""
+        inserted, deleted, before, after = (
+            rows.filter(is_wanted(rows.column(KEY))) for rows in (self.inserted, self.deleted, self.before, self.after)
+        )
+        return TableDelta(inserted=inserted, deleted=deleted, before=before, after=after)
+
     @property
     def row_count(self) -> int:
         """How many rows differ."""

@@ -28,8 +28,10 @@ from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit, RunMark
+from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, check_whole
 
@@ -62,11 +64,17 @@ def blame(
     state = store.refs.resolve_ref(str(name) if at is None else at, name)
     line = store.refs.line_of(state.snapshot)
     # A publish may have made later commits visible together with this one.
-    newest = line.position_of(state.commit.id)
+    newest = _last_of_version(line, line.position_of(state.commit.id) or 0)
     entity = _Entity(store, state.snapshot, table_key, entity_id)
-    way = FirstParents.of_line(store, line, 0 if newest is None else newest)
+    way = FirstParents.of_line(store, line, newest)
     entity.know(state.commit.id, state.snapshot)
     return _Blame(entity, way, limit).history(table_key)
+
+
+def _last_of_version(line: CommitLine, position: int) -> int:
+    """Return the position of the last commit that was published together with one: the state has its rows, too."""
+    version, first = SharedVersion.of_line(line, position)
+    return first + len(version.commits) - 1
 
 
 class _Blame:
@@ -217,11 +225,14 @@ class _Entity:
         """Return the entity's table in a state, None where its type does not exist."""
         commit_id = way.commit(place).id
         if commit_id not in self._tables:
-            snapshot = self.snapshot(way, place)
-            entries = snapshot.state.tables.values()
-            entry = next((item for item in entries if self._is_own(item.object_id)), None)
-            self._tables[commit_id] = None if entry is None else snapshot.table(entry.table_key)
+            key = self.table_key(way, place)
+            self._tables[commit_id] = None if key is None else self.snapshot(way, place).table(key)
         return self._tables[commit_id]
+
+    def table_key(self, way: FirstParents, place: int) -> str | None:
+        """Return what a state calls the entity's table, None where its type does not exist."""
+        entries = self.snapshot(way, place).state.tables.values()
+        return next((item.table_key for item in entries if self._is_own(item.object_id)), None)
 
     def _is_own(self, object_id: str) -> bool:
         number, _, incarnation = object_id.partition("-")
@@ -284,9 +295,19 @@ class _Walk:
                 return
             changed = _changed(there.row, here.row)
             if changed or (there.row is None) != (here.row is None):
-                commit = self.way.commit(place)
-                yield _Change(place=place, commit=commit, changed=changed, before=there.row, after=here.row)
+                author = self._author(place)
+                commit = self.way.commit(author)
+                yield _Change(place=author, commit=commit, changed=changed, before=there.row, after=here.row)
             place, here = place + 1, there
+
+    def _author(self, place: int) -> int:
+        """Return the place of the commit that changed the entity with the version whose first commit is at a place."""
+        entity, version = self._entity, self.way.version(place)
+        if len(version.commits) == 1:
+            return place
+        after, before = (entity.table_key(self.way, one) for one in (place, place + 1))
+        author = version.author(after or before or "", entity.id)
+        return place if author is None else place - version.commits.index(author)
 
     def look(self, place: int) -> _Found:
         """Return the entity in a state.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from omnigraph.errors import (
@@ -28,7 +30,9 @@ from omnigraph.history.feed.deltas import CommitDelta, Deltas
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.manifest.shared import OwnRows, SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId
 from omnigraph.values.temporal import format_datetime
@@ -58,8 +62,8 @@ class CommitBlock:
     """One commit with the changes it made.
 
     Args:
-        commit: the commit.
-        before: the state of its first parent.
+        step: the commit.
+        before: the state before the version that made it visible.
         after: the state it made.
         deltas: where worked-out differences are shared.
 
@@ -67,10 +71,11 @@ class CommitBlock:
         ChangeSchemaBoundaryError: rows before and after the commit cannot be read in one schema.
     """
 
-    def __init__(self, commit: Commit, before: GraphSnapshot, after: GraphSnapshot, deltas: Deltas) -> None:
-        self.cause = Cause(commit=commit)
+    def __init__(self, step: Step, before: GraphSnapshot, after: GraphSnapshot, deltas: Deltas) -> None:
+        self.cause = Cause(commit=step.commit)
         self._deltas = deltas
-        self._tables = _ordered(commit, before, after)
+        self._tables = _ordered(step.commit, before, after)
+        self._rows = step.rows
 
     def changes(self, wanted: ChangeFilter, position: Position | None = None) -> Iterator[EntityChange]:
         """Yield the changes behind a position: nodes before edges, then by type id, then by id.
@@ -87,8 +92,10 @@ class CommitBlock:
             after_id = resolve_position(position, self._deltas.of(tables[start]), wanted)
         for place, opened in enumerate(tables[start:]):
             begin = after_id if place == 0 else None
+            key = opened.pair.table_key
+            is_own = None if self._rows is None else partial(self._rows.mask, key)
             for rows in self._deltas.of(opened).parts(begin):
-                yield from iter_changes(opened.pair, rows, wanted, after_id=begin)
+                yield from iter_changes(opened.pair, rows, wanted, after_id=begin, is_own=is_own)
 
 
 def no_parent(commit: Commit) -> CommitHasNoParentError:
@@ -130,11 +137,30 @@ def resolve_position(position: Position, delta: CommitDelta, wanted: ChangeFilte
 
 @record
 class Step:
-    """A commit and its first parent; ``sequence`` is its place in the history of the branch that was asked."""
+    """A commit and its first parent.
+
+    Args:
+        parent: the first parent.
+        commit: the commit.
+        base: the newest commit of the version before; what was published together has its parent in the same one.
+        rows: which of the rows that the version changed are its own; all of them when None.
+        sequence: its place in the history of the branch that was asked.
+    """
 
     parent: Commit
     commit: Commit
+    base: Commit
+    rows: OwnRows | None = None
     sequence: int = 0
+
+    @classmethod
+    def on_line(cls, line: CommitLine, position: int) -> Step:
+        """Return the commit at a position of a history, which must not be the first."""
+        parent, commit = line.at(position - 1), line.at(position)
+        version, first = SharedVersion.of_line(line, position)
+        rows = version.rows_of(commit)
+        base = parent if rows is None or not first else line.at(first - 1)
+        return cls(parent=parent, commit=commit, base=base, rows=rows, sequence=position)
 
 
 class Chain:
@@ -158,11 +184,19 @@ class Chain:
                 step = self._find_on(branch, commit_id)
                 if step is not None:
                     return step
-        refs, main = self._store.refs, BranchName(MAIN)
-        commit = refs.show(commit_id, main)
+        commit = self._store.refs.show(commit_id, BranchName(MAIN))
         if commit.parent is None:
             raise no_parent(commit)
-        return Step(parent=refs.show(commit.parent, main), commit=commit)
+        # A merge brought it from a branch that is gone.
+        version = self._store.refs.merged_version(commit.id)
+        rows, parent = version.rows_of(commit), self._parent_of(commit)
+        base = parent if rows is None else self._parent_of(version.commits[0])
+        return Step(parent=parent, commit=commit, base=base, rows=rows)
+
+    def _parent_of(self, commit: Commit) -> Commit:
+        if commit.parent is None:
+            raise no_parent(commit)
+        return self._store.refs.show(commit.parent, BranchName(MAIN))
 
     def _find_on(self, branch: BranchName, commit_id: CommitId) -> Step | None:
         line = self._store.refs.line_of(self._store.snapshot(branch))
@@ -171,7 +205,7 @@ class Chain:
             return None
         if position == 0:
             raise no_parent(line.at(0))
-        return Step(parent=line.at(position - 1), commit=line.at(position))
+        return replace(Step.on_line(line, position), sequence=0)
 
     def steps_after(
         self, head: GraphSnapshot, last: CommitId | None, cut: CommitId, limit: int
@@ -186,7 +220,7 @@ class Chain:
         if start is None or stop is None or start > stop:
             return None
         chosen = range(start, min(stop, start + limit))
-        return [Step(parent=line.at(place), commit=line.at(place + 1), sequence=place + 1) for place in chosen]
+        return [Step.on_line(line, place + 1) for place in chosen]
 
     def state_of(self, commit: Commit) -> GraphSnapshot:
         """Return the state that a commit made.
@@ -202,12 +236,12 @@ class Chain:
 
     def changes_schema(self, step: Step) -> bool:
         """Whether a commit made another schema; raises what :meth:`state_of` does."""
-        before, after = self.state_of(step.parent), self.state_of(step.commit)
+        before, after = self.state_of(step.base), self.state_of(step.commit)
         return before.state.schema.hash != after.state.schema.hash
 
     def schema_step(self, step: Step, wanted: ChangeFilter) -> SchemaStep | None:
         """Return what a commit made of the schema of the types that are wanted; None if it left it as it was."""
-        found = SchemaStep.between(self.state_of(step.parent), self.state_of(step.commit))
+        found = SchemaStep.between(self.state_of(step.base), self.state_of(step.commit))
         if found is None:
             return None
 
@@ -227,8 +261,8 @@ class Chain:
             ChangeSchemaBoundaryError: rows before and after it cannot be read in one schema.
             VersionMissingError, TableMissingError: one of its two states was reclaimed.
         """
-        before = self.state_of(step.parent)
-        return CommitBlock(step.commit, before, self.state_of(step.commit), self._deltas)
+        before = self.state_of(step.base)
+        return CommitBlock(step, before, self.state_of(step.commit), self._deltas)
 
 
 @contextmanager

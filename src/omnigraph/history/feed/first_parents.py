@@ -13,6 +13,7 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.merged import MergedCommit, is_merge
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId
 
@@ -38,6 +39,11 @@ class FirstParents:
         """Return the commit at a place, which must exist."""
         part, inside = self._at(place)
         return part.commit(inside)
+
+    def version(self, place: int) -> SharedVersion:
+        """Return the commits that were published together with the one at a place, and that one."""
+        part, inside = self._at(place)
+        return part.version(inside)
 
     def snapshot(self, place: int) -> GraphSnapshot:
         """Return the state that the commit at a place made.
@@ -79,6 +85,10 @@ class _Part:
 
     def commit(self, inside: int) -> Commit:
         """Return a commit of this part."""
+        raise NotImplementedError
+
+    def version(self, inside: int) -> SharedVersion:
+        """Return the commits that share a version with a commit of this part."""
         raise NotImplementedError
 
     def snapshot(self, inside: int) -> GraphSnapshot:
@@ -174,6 +184,9 @@ class _LinePart(_Part):
     def commit(self, inside: int) -> Commit:
         return self._line.at(self._newest - inside)
 
+    def version(self, inside: int) -> SharedVersion:
+        return SharedVersion.of_line(self._line, self._newest - inside)[0]
+
     def snapshot(self, inside: int) -> GraphSnapshot:
         return self._store.snapshot_of(self.commit(inside))
 
@@ -203,6 +216,9 @@ class _MergedPart(_Part):
 
     def commit(self, inside: int) -> Commit:
         return self._commits[inside].commit
+
+    def version(self, inside: int) -> SharedVersion:
+        return SharedVersion.of_neighbours([one.commit for one in self._commits], inside)
 
     def snapshot(self, inside: int) -> GraphSnapshot:
         return self._store.refs.snapshot_of_merged(self._commits[inside])

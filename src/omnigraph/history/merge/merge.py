@@ -48,6 +48,7 @@ from omnigraph.runtime import Failpoints, counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.manifest.sequences import joined
+from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
@@ -465,7 +466,7 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
-        RevertRefusedError: the commit is the first one, or was published together with others.
+        RevertRefusedError: the commit is the first one, or nobody knows which rows are its own.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
         MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         HistoryGoneError: the state before the commit was reclaimed.
@@ -511,26 +512,25 @@ def _plan_revert(graph: OpenGraph, sides: Sides, ways: Ways, planner: Planner) -
 
 def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> Sides:
     """Return the states that undo a commit: from what it made, back to what it was made on."""
-    undone, parent = _find(store, wanted, target)
-    base = store.snapshot_of(undone)
-    if parent.manifest_version == undone.manifest_version or base.state.head.commit != undone.id:
-        details = BadValue(what="commit", value=wanted, expected="a commit that was published alone")
-        raise RevertRefusedError(f"commit '{wanted}' was published together with others", details=details)
-    return Sides(base=base, source=store.snapshot_of(parent), target=target)
-
-
-def _find(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> tuple[Commit, Commit]:
-    """Return a commit of the branch's history and its first parent, which is the next older one there."""
-    history = store.iter_commits(target)
-    undone = next((commit for commit in history if commit.id == wanted), None)
-    if undone is None:
+    line = store.line_of(target)
+    position = line.position_of(wanted)
+    if position is None:
         details = MissingThing(what="commit", name=wanted)
         branch = target.state.head.branch
         raise CommitMissingError(f"commit '{wanted}' not found in the history of '{branch}'", details=details)
-    parent = next(history, None)
-    if parent is None:
+    undone = line.at(position)
+    version, first = SharedVersion.of_line(line, position)
+    if not first:
         details_first = BadValue(what="commit", value=wanted, expected="a commit with a parent")
         raise RevertRefusedError(
             f"commit '{wanted}' is the first of the graph and cannot be undone", details=details_first
         )
-    return undone, parent
+    if not version.is_told:
+        details_shared = BadValue(what="commit", value=wanted, expected="a commit whose rows are known")
+        raise RevertRefusedError(
+            f"commit '{wanted}' was published together with others by a version of omnigraph that did not record"
+            " which rows each of them wrote",
+            details=details_shared,
+        )
+    base, source = store.snapshot_of(undone), store.snapshot_of(line.at(first - 1))
+    return Sides(base=base, source=source, target=target, rows=version.rows_of(undone))

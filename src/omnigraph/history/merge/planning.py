@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,7 @@ from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
+from omnigraph.txn.manifest.shared import OwnRows
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
@@ -64,11 +66,15 @@ _MANY_IDS = 1 << 17
 
 @record(eq=False)
 class Sides:
-    """The three states that a merge is decided on."""
+    """The three states that a merge is decided on.
+
+    ``rows`` are those of the rows which differ between base and source that are meant; all of them when None.
+    """
 
     base: GraphSnapshot
     source: GraphSnapshot
     target: GraphSnapshot
+    rows: OwnRows | None = None
 
     @property
     def by_name(self) -> dict[SideName, GraphSnapshot]:
@@ -298,12 +304,14 @@ class ComparedTable:
         source: the source's table.
         target: the target's table; None when it takes over what the source has.
         outcome: a table of main that has exactly the rows of the source, if that is known.
+        is_meant: tells which of the ids that differ are meant; all of them when None.
     """
 
     base: Table | None
     source: Table
     target: Table | None
     outcome: TableEntry | None = None
+    is_meant: Callable[[pa.ChunkedArray], pa.ChunkedArray] | None = None
 
     def decide(self, was: pa.Table, will: pa.Table, *beside: pa.Table) -> TableMerge:
         """Return what happens to a range of ids.
@@ -313,12 +321,16 @@ class ComparedTable:
             will: the rows of the source that the base does not share.
             beside: if there is a target, the same two for the base and the target.
         """
-        delta = rows_delta(was, will)
+        delta = self._meant(rows_delta(was, will))
         return self._decide(delta, None if self.target is None else _target_rows(delta, *beside))
 
     def decide_whole(self, delta: TableDelta) -> TableMerge:
         """Return what happens to the table if all that differs is known."""
+        delta = self._meant(delta)
         return self._decide(delta, None if self.target is None else _rows_of_target(self.target, delta))
+
+    def _meant(self, delta: TableDelta) -> TableDelta:
+        return delta if self.is_meant is None else delta.only(self.is_meant)
 
     def _decide(self, delta: TableDelta, target: pa.Table | None) -> TableMerge:
         return adopt(delta, self.outcome) if target is None else merge_rows(delta, target)
@@ -331,6 +343,12 @@ def find_compared(sides: Sides, key: str, schemas: SettledSchemas | None) -> Com
         return None
     # A table that the target lost comes back with all of its rows.
     old = None if base is None or target is None else base.table
+    if sides.rows is not None:
+        # What is not meant keeps the target from being what the source is.
+        is_meant = partial(sides.rows.mask, key)
+        return ComparedTable(
+            base=old, source=source.table, target=None if target is None else target.table, is_meant=is_meant
+        )
     if target is not None and not _is_same(base, target):
         return ComparedTable(base=old, source=source.table, target=target.table)
     # Only what lies on main outlives every branch, so only that may be named by another one. A table that a branch

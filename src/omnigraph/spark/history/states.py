@@ -11,6 +11,7 @@ from omnigraph.records import record
 from omnigraph.spark.pinned_state import PinnedState
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.table import Table
+from omnigraph.txn.manifest.shared import OwnRows
 
 # Two versions of one table that are compared; None where it does not exist.
 Versions = tuple[Table | None, Table | None]
@@ -18,21 +19,22 @@ Versions = tuple[Table | None, Table | None]
 
 @record
 class PinnedSides:
-    """The states that a merge is decided on."""
+    """The states that a merge is decided on, and which of the rows that differ are meant."""
 
     base: PinnedState
     source: PinnedState
     target: PinnedState
+    rows: OwnRows | None = None
 
     @classmethod
     def of(cls, storage: Storage, sides: Sides) -> PinnedSides:
         """Return the states of a merge."""
         base, source, target = (PinnedState.of(storage, side) for side in sides.by_name.values())
-        return cls(base=base, source=source, target=target)
+        return cls(base=base, source=source, target=target, rows=sides.rows)
 
     def open(self) -> Sides:
         """Return the states for reading in this process."""
-        return Sides(base=self.base.open(), source=self.source.open(), target=self.target.open())
+        return Sides(base=self.base.open(), source=self.source.open(), target=self.target.open(), rows=self.rows)
 
 
 class Compared(Protocol):

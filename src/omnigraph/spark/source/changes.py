@@ -146,7 +146,7 @@ class FeedRanges:
         for step in steps:
             try:
                 with reporting_gaps(step.commit.id, None):
-                    before, after = chain.state_of(step.parent), chain.state_of(step.commit)
+                    before, after = chain.state_of(step.base), chain.state_of(step.commit)
                     if before.state.schema.hash != after.state.schema.hash:
                         chain.block(step)
             except (ChangeFeedGapError, ChangeSchemaBoundaryError):
@@ -355,7 +355,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chain = Chain(self._session().store, Deltas())
         for number, step in enumerate(steps):
             with reporting_gaps(step.commit.id, None):
-                columns = self._columns(chain.state_of(step.commit), chain.state_of(step.parent))
+                columns = self._columns(chain.state_of(step.commit), chain.state_of(step.base))
                 for change in chain.block(step).changes(self._wanted):
                     row = ChangeRow.of(change, step.commit, commits.sequence + number)
                     yield row if columns is None else columns.show(row)

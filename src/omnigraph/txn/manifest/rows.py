@@ -134,6 +134,13 @@ class RunMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return told
 
 
+class WrittenIds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, array_like=True):
+    """The ids of the rows of a table that a commit wrote or removed."""
+
+    table_key: str
+    ids: tuple[str, ...]
+
+
 class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
@@ -143,7 +150,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
     changes of another graph, and how far, ``proposal`` that it merged the proposal of that number, ``request`` which
     request asked for it, ``reverts`` which commit it undid, ``run`` which run of a pipeline made it, ``sequences`` what
-    it adds to what is remembered of change logs.
+    it adds to what is remembered of change logs. ``wrote`` names its rows where its version holds other commits too;
+    one of these, and a commit that has its version to itself, names none.
     """
 
     id: CommitId
@@ -164,6 +172,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     reverts: CommitId | None = None
     run: RunMark | None = None
     sequences: tuple[SequenceMark, ...] = ()
+    wrote: tuple[WrittenIds, ...] | None = None
 
     @property
     def request_id(self) -> str | None:

@@ -18,6 +18,7 @@ from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, as_id_array, id_array
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange
+from omnigraph.txn.manifest.shared import can_name, name_rows
 from omnigraph.txn.publish.phases import check_rebase
 from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.stage import StagedTable
@@ -25,6 +26,7 @@ from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import BeforeRerun, CommitView, WriteTxn, combine, key_exists
 from omnigraph.values import OperationId
+from omnigraph.values.formats import NAMED_ROWS_FORMAT
 
 # Fewer are not worth putting together.
 _FEWEST_TOGETHER = 2
@@ -203,9 +205,10 @@ class Batch:
 
     def _commits(self, alive: Sequence[Member], services: BranchServices, base: LoadedManifest) -> tuple[Commit, ...]:
         parent = base.state.head.commit
+        named = name_rows([_written(member.txn) for member in alive]) if len(alive) > 1 else [None]
         published_at_ms = base.state.next_moment(services.runtime.clock.now_ms())
         commits = []
-        for member in alive:
+        for member, wrote in zip(alive, named, strict=True):
             member.commit = Commit(
                 id=member.txn.commit_id,
                 parent=parent,
@@ -226,6 +229,7 @@ class Batch:
                 reverts=member.txn.reverts,
                 run=member.txn.run,
                 sequences=member.txn.sequences,
+                wrote=wrote,
             )
             parent = member.commit.id
             commits.append(member.commit)
@@ -252,15 +256,23 @@ class Batch:
         if together is not None:
             return together
         changes: dict[str, TableChange] = {}
+        sizes: list[int] = []
         for member in self.alive:
             member.error = member.txn.lateness(services.runtime.clock)
             if member.error is not None:
                 continue
             try:
                 services.keyed.refuse_repeated(snapshot.manifest, member.txn.request)
-                changes = _accept(member, snapshot, changes, before_rerun)
+                after = _accept(member, snapshot, changes, before_rerun)
             except OmnigraphError as error:
                 member.error = error
+                continue
+            sizes.append(_row_count(member.txn))
+            if member.is_put_off or not _can_share(snapshot, sizes):
+                member.is_put_off = True
+                sizes.pop()
+                continue
+            changes = after
         return changes
 
     def _join_repeated(self) -> None:
@@ -282,6 +294,8 @@ class Batch:
         if rules is None or len(members) < _FEWEST_TOGETHER:
             return None
         if not all(member.txn.is_self_contained and member.txn.can_group for member in members):
+            return None
+        if not _can_share(snapshot, [_row_count(member.txn) for member in members]):
             return None
         try:
             for member in members:
@@ -349,7 +363,7 @@ def _united(txns: Sequence[WriteTxn]) -> dict[str, RowChange] | None:
 
 def _are_entangled(txns: Sequence[WriteTxn]) -> bool:
     """Whether one of them was decided on rows that another one changes."""
-    writers = {(key, one): txn for txn in txns for key, ids in _ids_by_table(txn).items() for one in ids}
+    writers = {(key, one): txn for txn in txns for key, ids in _written(txn).items() for one in ids.to_pylist()}
     for txn in txns:
         for table_key, ids in txn.rows_read.items():
             if any(writers.get((table_key, one), txn) is not txn for one in ids):
@@ -365,9 +379,21 @@ def _are_entangled(txns: Sequence[WriteTxn]) -> bool:
     return False
 
 
-def _ids_by_table(txn: WriteTxn) -> dict[str, list[str]]:
+def _can_share(snapshot: GraphSnapshot, sizes: Sequence[int]) -> bool:
+    """Whether writes of so many rows may share a version: their commits have to tell whose rows are whose."""
+    return len(sizes) < _FEWEST_TOGETHER or (snapshot.state.format >= NAMED_ROWS_FORMAT and can_name(sizes))
+
+
+def _row_count(txn: WriteTxn) -> int:
+    """Return how many rows a transaction writes or removes."""
+    changes = (change for change in txn.changes.values() if isinstance(change, RowChange))
+    return sum(len(rows) for one in changes for rows in (one.inserts, one.upserts, one.deletes) if rows is not None)
+
+
+def _written(txn: WriteTxn) -> dict[str, pa.Array]:
+    """Return the ids of the rows that a transaction writes or removes, by table."""
     return {
-        key: pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)]).to_pylist()
+        key: pa.concat_arrays([id_array(change.inserts), id_array(change.upserts), as_id_array(change.deletes)])
         for key, change in txn.changes.items()
         if isinstance(change, RowChange)
     }

@@ -6,7 +6,6 @@ import pytest
 from tests.merge_graph import DRAFT, Template, head_of, history_of, kinds_of, put
 from tests.session_graph import read_graph
 
-from omnigraph.engine.mutate.values import rows_of
 from omnigraph.errors import (
     CommitMissingError,
     HistoryGoneError,
@@ -16,7 +15,6 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -145,20 +143,6 @@ def test_the_first_commit_and_unknown_ones_are_refused(session):
         revert_commit(session, elsewhere)
     with pytest.raises(ValueFormatError):
         revert_commit(session, "not a commit")
-
-
-def test_a_commit_that_shared_its_publish_cannot_be_undone_alone(session):
-    branch_writer = session.store.branch_writer(BranchName(MAIN))
-    owner = session.catalog().nodes["Person"]
-    txns = []
-    for name in "cd":
-        txn = branch_writer.begin(WriteKind.INSERT)
-        txn.insert(PERSON, rows_of(owner, [{"id": name, **person(name)}]))
-        txns.append(txn)
-    commits = [outcome.commit.id for outcome in branch_writer._run(txns)]
-    for commit in commits:
-        with pytest.raises(RevertRefusedError, match="together with others"):
-            revert_commit(session, commit)
 
 
 def test_a_revert_may_demand_the_head_it_was_decided_on(session):
