@@ -89,6 +89,31 @@ class Content:
                     yield f"{what}={name} meant={meant.get(name)} real={found.get(name)}"
 
 
+def explains(
+    change: Mapping[str, Any], type_name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> bool:
+    """Whether a write that means ``change`` can have made one row of another, or none where there is none."""
+    row = after or before or {}
+    pairs = {change.get("pair", [None])[0], change.get("unpair")}
+    match type_name:
+        case "Event":
+            told = [tuple(event) for event in change.get("events", ())]
+            return after is not None and (row["worker"], row["serial"], row["part"]) in told
+        case "Person" if after is not None:
+            put = {name: tuple(said) for name, said in change.get("put", {}).items()}
+            if "pair" in change:
+                put[change["pair"][0]] = ("pair", change["pair"][2])
+            return put.get(row["name"]) == (row["kind"], row["value"])
+        case "Person":
+            return row["name"] in {*change.get("drop", ()), change.get("unpair")}
+        case "Team":
+            return row["name"] in pairs
+        case "Counter":
+            return row["name"] == change.get("count")
+        case _:
+            return bool({"pair", "unpair", "drop"} & change.keys())
+
+
 def seeded() -> Content:
     """Return what the graph begins with."""
     return Content(persons=dict.fromkeys(SHARED, ("shared", 0)), counters=dict.fromkeys(COUNTERS, 0))

@@ -12,12 +12,14 @@ from tests.auditor import Auditor, Evidence
 from tests.multiprocess.fleet import Fleet
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import read_journal
-from tests.multiprocess.many_content import COUNTERS, ENDS, SHARED, Content, read_tables, seeded
+from tests.multiprocess.many_content import COUNTERS, ENDS, SHARED, Content, explains, read_tables, seeded
 from tests.multiprocess.verdict import Verdict
 
 # Commits that change no row, and what those who set the graph up write.
 _IDLE = {"init", "recovery", "optimize", "ensure_indices"}
 _SEED, _NEXT = "seed", "next"
+# Of so many of the newest commits each row is compared with what its author meant.
+_FEED_COMMITS = 1000
 # Of what a graph counts, what only describes the moment.
 _NOT_COUNTED = {"cache_bytes", "mapped_bytes", "writes_waiting", "projection_bytes", "projection_coverage"}
 
@@ -79,6 +81,7 @@ def judge_many(ground: Ground, fleet: Fleet, seconds: float) -> Verdict:
     if main is not None:
         findings += _replay(word, main)
         findings += _promises(word, main)
+        findings += _authors(ground, word, main)
     if not word.looks:
         findings.append("nobody looked")
     commits = main.commits if main else []
@@ -148,6 +151,20 @@ def _replay(word: _Word, main: Evidence) -> Iterator[str]:
             )
     for difference in content.differences(read_tables(main.tables)):
         yield f"main holds something else {difference}"
+
+
+def _authors(ground: Ground, word: _Word, main: Evidence) -> Iterator[str]:
+    """Yield rows that the change feed ascribes to a commit which cannot have written them."""
+    start = main.commits[max(0, len(main.commits) - _FEED_COMMITS)]["id"]
+    with omnigraph.open(ground.root, storage_options=ground.options or None, mode="read_only") as graph:
+        for batch in graph.feed(f"after:{start}"):
+            for block in batch.blocks:
+                commit = block.cause.commit
+                about = word.about.get(commit.actor or "")
+                for change in block.changes if about is not None else ():
+                    before, after = (None if one is None else one.properties for one in (change.before, change.after))
+                    if about is not None and not explains(about["change"], change.type.name, before, after):
+                        yield f"a row has another author commit={commit.id} actor={commit.actor} row={change.to_json()}"
 
 
 def _promises(word: _Word, main: Evidence) -> Iterator[str]:

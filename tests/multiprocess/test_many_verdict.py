@@ -95,3 +95,21 @@ def test_what_is_left_below_recovery_is_found(run, tmp_path):
         return event(graph)
 
     assert any("a sidecar is left" in finding for finding in run(write))
+
+
+def test_a_row_that_history_ascribes_to_another_write_is_found(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ground = Ground(root=str(tmp_path / "g"), folder=str(folder), settings={"durability": "relaxed"})
+    seed_graph(ground)
+    with omnigraph.open(ground.root) as graph, Journal(ground.journal("worker-0")) as journal:
+        for serial in (1, 2):
+            commit = event(graph, f"w0.{serial}", serial)
+            # Each says that it wrote what the other one did, so that the graph holds what both meant.
+            change = {"events": [(0, 3 - serial, 0)]}
+            journal.write("about", actor=f"w0.{serial}", kind="event", change=change)
+            journal.write("ack", actor=f"w0.{serial}", kind="event", commit=str(commit))
+        journal.write("look", pairs=0)
+    with Fleet(ground, arguments=()) as fleet:
+        findings = judge_many(ground, fleet, 1.0).findings
+    assert [finding.partition(" commit=")[0] for finding in findings] == ["a row has another author"] * 2
