@@ -27,7 +27,6 @@ from omnigraph.store.tables.row_versions import ChangeBounds, change_bounds
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
-from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.snapshot import GraphSnapshot
 
 _ADDRESS_BITS = 32
@@ -148,6 +147,8 @@ class EntityVersions:
 
     def _changers(self, position: int, entry: TableEntry, ids: pa.Array) -> Iterator[tuple[pa.Array, str]]:
         """Yield ids that the version of a commit changed with the commit of that version which did so."""
+        from omnigraph.txn.manifest.shared import SharedVersion  # noqa: PLC0415 - few reads ask for versions
+
         version, _ = SharedVersion.of_line(self._history_line(), position)
         there = self._entry(position, entry.object_id)
         key = entry.table_key if there is None else there.table_key

@@ -65,7 +65,8 @@ _MODULES: Mapping[str, str] = {
     "txn.branches.tags": "Tag",
     "txn.claims.store": "PendingClaim",
     "txn.manifest.rows": (
-        "Commit BatchMark FeedMark RequestMark RunMark TableEntry Tombstone AcceptedSchema BranchHead ManifestState"
+        "Commit BatchMark FeedMark RequestMark RunMark WrittenIds TableEntry Tombstone AcceptedSchema BranchHead"
+        " ManifestState"
     ),
     "txn.manifest.sequences": "SequenceMark SequenceRun StreamSequences",
     "txn.proposals": "BranchPoint DeclaredCheck",
