@@ -9,12 +9,14 @@ import lance
 import pytest
 from tests.auditor import audit
 from tests.crash.later import Torn, later_world, tear_at, watch_for_hours
-from tests.session_graph import create_graph, open_session, read_graph
+from tests.session import Session
+from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.catalog import arrow
 from omnigraph.engine.maintenance import optimize
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
 from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
@@ -154,8 +156,15 @@ def test_ids_have_an_index_where_keys_do_not_find_them_at_all_times(session, mon
         assert "id" in {index.column for index in person(session.optimize()).indexes if index.action == "built"}
         assert session.optimize().commits == ()
     assert [index.column for index in person(session.optimize()).indexes if index.action == "removed"] == ["id"]
-    monkeypatch.setattr(Storage, "is_local", property(lambda _: False))
-    assert "id" in {build.column for build in wanted_indexes(catalog, "node:Person", table)}
+
+
+def test_ids_have_an_index_on_an_object_store(clean_s3_endpoint):
+    storage = Storage.open(clean_s3_endpoint.fresh_prefix(), clean_s3_endpoint.storage_options)
+    init_graph(storage, SCHEMA, settings=RELAXED)
+    with Session.open(storage, settings=RELAXED) as opened:
+        opened.mutate(ADD, {"n": "p", "b": "x"})
+        table = opened.snapshot().table("node:Person")
+        assert "id" in {build.column for build in wanted_indexes(opened.catalog(), "node:Person", table)}
 
 
 def test_tables_of_edges_whose_ids_are_not_compressed_go_on(tmp_path, monkeypatch):
