@@ -98,8 +98,9 @@ class Branches:
 
     def written(self, location: str) -> Mapping[str, int]:
         """Return the branches of a dataset, and when each was created by the clock of the store; one listing."""
-        found = self._control.list_objects(f"{location}/{_REFS}")
-        names = (unquote(item.key.rpartition("/")[2].removesuffix(".json")) for item in found)
+        folder = f"{location}/{_REFS}"
+        found = self._control.list_objects(folder)
+        names = (unquote(item.key.removeprefix(f"{folder}/").removesuffix(".json")) for item in found)
         return {name: item.modified_ms for name, item in zip(names, found, strict=True)}
 
     def start(self, location: str, branch: str) -> TablePin | None:

@@ -347,7 +347,8 @@ def test_a_branch_is_refused_whose_start_goes_before_its_creator_looks(session, 
     assert count(session, "late") == 5
 
 
-def test_a_cleanup_keeps_the_start_of_a_branch_that_is_about_to_exist(session, tmp_path):
+@pytest.mark.parametrize("name", ["late", "agents/mira/late"])
+def test_a_cleanup_keeps_the_start_of_a_branch_that_is_about_to_exist(session, tmp_path, name):
     """A creator that has looked at the floor is as slow as it likes: its line is there for everybody to see."""
     runtime = Runtime.system()
 
@@ -360,9 +361,9 @@ def test_a_cleanup_keeps_the_start_of_a_branch_that_is_about_to_exist(session, t
 
     with open_session(tmp_path / "g", runtime=runtime) as creator:
         runtime.failpoints.enable("txn.branch.before_ref", sweep)
-        creator.create_branch("late", at="main~3")
-        assert count(creator, "late") == 2
+        creator.create_branch(name, at="main~3")
+        assert count(creator, name) == 2
     with pytest.raises(HistoryGoneError):
         count(session, "main~2")
     session.cleanup(keep=1, confirm=True)
-    assert count(session, "late") == 2
+    assert count(session, name) == 2
