@@ -368,7 +368,7 @@ class BranchVerbs(WriteVerbs):
 
         Raises:
             CommitMissingError: the branch's history has no such commit.
-            RevertRefusedError: the commit is the first one, or nobody knows which rows are its own.
+            RevertRefusedError: the commit is the first one, or it is not recorded which rows it wrote.
             MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
             HistoryGoneError: the state before the commit was reclaimed.
             PreconditionFailedError: this branch is not at ``expected_head``.

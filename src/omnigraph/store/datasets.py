@@ -44,7 +44,7 @@ _REFS = "_refs/branches"
 
 
 class _LanceRef(msgspec.Struct, frozen=True, rename="camel"):
-    """What Lance says of a branch, as far as anybody asks."""
+    """The parts of a branch ref of Lance that are read here."""
 
     parent_version: int
     parent_branch: str | None = None

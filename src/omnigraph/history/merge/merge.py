@@ -466,7 +466,7 @@ def revert_commit(  # noqa: PLR0913 - one for each field of the request, and wha
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
-        RevertRefusedError: the commit is the first one, or nobody knows which rows are its own.
+        RevertRefusedError: the commit is the first one, or it is not recorded which rows it wrote.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
         MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         HistoryGoneError: the state before the commit was reclaimed.

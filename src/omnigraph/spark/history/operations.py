@@ -131,7 +131,7 @@ def revert(
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
-        RevertRefusedError: the commit is the first one, or nobody knows which rows are its own.
+        RevertRefusedError: the commit is the first one, or it is not recorded which rows it wrote.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
         SparkJobError: a job failed for a reason of its own.
     """

@@ -71,7 +71,7 @@ class SharedVersion:
         return sum(commit.wrote is None for commit in self.commits) <= 1
 
     def rows_of(self, commit: Commit) -> OwnRows | None:
-        """Return which rows of the version belong to a commit; None when all of them do, or nobody knows."""
+        """Return which rows of the version belong to a commit; None when all of them do, or it is not recorded."""
         if len(self.commits) == 1 or not self.is_told:
             return None
         if commit.wrote is not None:
@@ -79,7 +79,7 @@ class SharedVersion:
         return OwnRows(named=_by_table(one for one in self.commits if one is not commit), is_rest=True)
 
     def author(self, table_key: str, entity_id: str) -> Commit | None:
-        """Return the commit that wrote a row which the version changed; None when nobody knows."""
+        """Return the commit that wrote a row which the version changed; None when it is not recorded."""
         if not self.is_told:
             return None
         rest = next((commit for commit in self.commits if commit.wrote is None), None)
