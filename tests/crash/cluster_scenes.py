@@ -11,6 +11,7 @@ from omnigraph.cluster.ledger.lock import LockFile
 from omnigraph.engine.open_graph import OpenGraph
 from tests.cluster_directory import AGED, AGES, ClusterDirectory, codes, whole
 from tests.crash.checks import assert_sound
+from tests.crash.later import later_world, watch_for_hours
 from tests.crash.matrix import IS_FULL
 
 NOTES = "node Note { slug: String @key }\n"
@@ -126,10 +127,13 @@ def unlock(directory: ClusterDirectory) -> None:
         assert directory.session().force_unlock(lock.lock_id).is_ok
 
 
-def converge(directory: ClusterDirectory) -> None:
-    """Apply again as a person would: unlock, remove what is no graph if that is asked for, and be done."""
+def converge(directory: ClusterDirectory, *, outlived: bool = False) -> None:
+    """Apply again as a person would: unlock, remove what is no graph if that is asked for, and be done.
+
+    ``outlived`` says that the process of the apply before lives on, so that its claims only end by their silence.
+    """
     unlock(directory)
-    report = directory.session().apply(actor="act-mira")
+    report = directory.session(later_world() if outlived else None).apply(actor="act-mira")
     if "graph_create_incomplete" in codes(report):
         place = directory.place()
         for finding in report.findings.items:
@@ -141,7 +145,7 @@ def converge(directory: ClusterDirectory) -> None:
     assert not directory.session().apply(actor="act-mira").is_written
 
 
-def audit(directory: ClusterDirectory) -> dict:
+def audit(directory: ClusterDirectory, *, outlived: bool = False) -> dict:
     """Return everything about a cluster that has to be the same after a crash as without one."""
     place, state = directory.place(), directory.state()
     keys = place.objects.list_keys("")
@@ -150,7 +154,10 @@ def audit(directory: ClusterDirectory) -> dict:
     for name in graphs:
         storage = place.graph_storage(name.removesuffix(".omni"))
         # Whoever writes next ends what a writer that is gone has left in a graph.
-        OpenGraph.open(storage).close()
+        world = later_world() if outlived else None
+        with OpenGraph.open(storage, runtime=world) as graph:
+            if world is not None:
+                watch_for_hours(graph.store, world)
         assert_sound(storage)
         with OpenGraph.open(storage, mode="read_only") as graph:
             found = graph.snapshot().state

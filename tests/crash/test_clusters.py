@@ -99,8 +99,8 @@ def test_an_apply_whose_storage_fails_at_a_call_is_finished_by_the_next_one(
         directory.options = options
         is_hit = any(call.fault == number for call in clean_s3_endpoint.calls(since=since))
         assert is_hit or report.is_converged
-        converge(directory)
-        assert audit(directory) == ground.undisturbed("changing"), f"{trouble.name} at call {nth}"
+        converge(directory, outlived=True)
+        assert audit(directory, outlived=True) == ground.undisturbed("changing"), f"{trouble.name} at call {nth}"
         if not is_hit:
             break
     else:

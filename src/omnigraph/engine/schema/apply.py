@@ -45,6 +45,7 @@ from omnigraph.errors import (
     ConstraintViolationError,
     Diagnostic,
     OmnigraphError,
+    SchemaMovedError,
     SchemaPlanError,
     Violation,
     Violations,
@@ -310,44 +311,33 @@ def apply_schema(
         SchemaPlanError: a rename hint cannot be followed, or a change cannot be made; the message names the first.
         ConstraintViolationError: a row breaks a rule that was to be added.
         ExpectedVersionMismatchError: somebody else changed rows that it was decided on, and it is not to be run again.
-        SchemaMovedError: somebody else changed the schema.
+        SchemaMovedError: somebody else brought another schema into force.
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
     source = desired.encode(errors="surrogatepass") if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
-    branch_writer, _ = store.current(branch)
-    txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
-    deciding = _Deciding(
-        tree=tree,
-        source=source.decode(),
-        catalog_of=catalog_of,
-        born_as=branch_writer.services.line.born_as,
-        allow_data_loss=allow_data_loss,
-        is_declared=is_declared,
-    )
-    decided = deciding.decide(txn)
 
-    def decide_again(txn: WriteTxn) -> None:
-        nonlocal decided
-        decided = deciding.decide(txn)
+    def run() -> SchemaApplyResult:
+        branch_writer, _ = store.current(branch)
+        txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
+        deciding = _Deciding(
+            tree=tree,
+            source=source.decode(),
+            catalog_of=catalog_of,
+            born_as=branch_writer.services.line.born_as,
+            allow_data_loss=allow_data_loss,
+            is_declared=is_declared,
+        )
+        return _commit(store, branch_writer, txn, deciding)
 
-    if is_declared:
-        txn.decide = decide_again
-    txn.receipt = lambda: {"steps": len(decided[1].steps)}
-    done = branch_writer.commit(txn)
-    accepted, plan = decided
-    doomed = _superseded(branch_writer, txn.snapshot, accepted, plan.catalog) if allow_data_loss and done.commit else []
-    return SchemaApplyResult(
-        supported=True,
-        applied=done.commit is not None,
-        steps=plan.steps,
-        commit=done.commit,
-        manifest_version=done.manifest_version,
-        diagnostics=plan.diagnostics,
-        warnings=_reclaim(store, doomed),
-        cost=done.cost,
-    )
+    while True:
+        try:
+            return run()
+        except SchemaMovedError:
+            # It may be this very schema: brought by somebody else, or by an attempt that broke off and was finished.
+            if store.snapshot(branch).state.schema.source.encode() != source:
+                raise
 
 
 @record
@@ -378,6 +368,33 @@ class _Deciding:
         if has_new_text or not plan.is_empty:
             _fill(txn, accepted, plan, self.source)
         return accepted, plan
+
+
+def _commit(store: GraphStore, branch_writer: BranchWriter, txn: WriteTxn, deciding: _Deciding) -> SchemaApplyResult:
+    decided = deciding.decide(txn)
+
+    def decide_again(txn: WriteTxn) -> None:
+        nonlocal decided
+        decided = deciding.decide(txn)
+
+    if deciding.is_declared:
+        txn.decide = decide_again
+    txn.receipt = lambda: {"steps": len(decided[1].steps)}
+    done = branch_writer.commit(txn)
+    accepted, plan = decided
+    doomed: list[TablePin] = []
+    if deciding.allow_data_loss and done.commit:
+        doomed = _superseded(branch_writer, txn.snapshot, accepted, plan.catalog)
+    return SchemaApplyResult(
+        supported=True,
+        applied=done.commit is not None,
+        steps=plan.steps,
+        commit=done.commit,
+        manifest_version=done.manifest_version,
+        diagnostics=plan.diagnostics,
+        warnings=_reclaim(store, doomed),
+        cost=done.cost,
+    )
 
 
 def _refuse_unsupported(plan: MigrationPlan) -> None:

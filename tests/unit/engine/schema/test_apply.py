@@ -125,6 +125,17 @@ def test_of_two_schemas_applied_at_once_one_is_refused(session, monkeypatch):
     assert session.snapshot().state.schema.source == UNIQUE
 
 
+@pytest.mark.parametrize("apply", [declare, lambda session, text: session.apply_schema(text)])
+def test_schema_that_somebody_else_brings_into_force_meanwhile_is_no_conflict(session, monkeypatch, apply):
+    during(monkeypatch, session, lambda: session.apply_schema(NICKED))
+    result = apply(session, NICKED)
+    assert not result.applied
+    assert result.commit is None
+    assert session.snapshot().state.schema.source == NICKED
+    assert result.manifest_version == session.snapshot().state.version
+    assert len(commit_ids(session)) == 3
+
+
 def test_a_demanded_head_is_checked_even_when_there_is_nothing_to_do(session):
     first = commit_ids(session)[-1]
     for text in (SCHEMA, NICKED):
