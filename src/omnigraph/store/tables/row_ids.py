@@ -19,6 +19,8 @@ from omnigraph.store.protobuf import read_fields
 from omnigraph.store.tables.pins import FragmentRef, data_paths
 
 RowIds = npt.NDArray[np.uint64]
+# A row id that no row has.
+NO_ROW = np.uint64(2**64 - 1)
 
 # The numbers of Lance's fields: a sequence's segments, a segment that is a range, and its ends.
 _SEGMENT, _RANGE, _START, _END = 1, 1, 1, 2

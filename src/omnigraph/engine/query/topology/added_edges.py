@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.topology.edge_base import NO_ROW, Side
+from omnigraph.engine.query.topology.edge_base import Side
 from omnigraph.engine.query.topology.ends import codes_by_id
 from omnigraph.engine.query.topology.image import TableImage, take_across
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers
@@ -17,7 +17,7 @@ from omnigraph.engine.query.topology.segments import FragmentSegment
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.store.tables.pinned import KEY, ROW_ID
-from omnigraph.store.tables.row_ids import RowIds
+from omnigraph.store.tables.row_ids import NO_ROW, RowIds
 from omnigraph.store.tables.tail import BlockKey
 
 # Nodes are looked for in memory up to so many; few of them one by one.

@@ -24,7 +24,7 @@ from omnigraph.store.projections.files import Projection, ProjectionStore
 from omnigraph.store.projections.format import Arrays, CoveredTable
 from omnigraph.store.projections.kinds import ADJACENCY_IN, ADJACENCY_OUT
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
+from omnigraph.store.tables.row_ids import RowIds
 from omnigraph.store.tables.table import Table
 
 Side = Literal["out", "in"]
@@ -33,8 +33,6 @@ KINDS: Mapping[Side, str] = {"out": ADJACENCY_OUT, "in": ADJACENCY_IN}
 
 EDGE_COLUMNS = (SOURCE, TARGET)
 NODE_COLUMNS = (KEY,)
-# A row id that no row has.
-NO_ROW = np.uint64(2**64 - 1)
 
 Places = npt.NDArray[np.int64]
 
@@ -258,14 +256,8 @@ class RowRuns:
 
 
 def _runs_of(image: TableImage) -> RowRuns:
-    listed = [np.zeros(0, dtype=np.uint64)]
-    for segment in image.segments:
-        every = physical_row_ids(segment.fragment.metadata)
-        if every is None:
-            every = np.full(segment.fragment.metadata.physical_rows, NO_ROW)
-            every[np.delete(np.arange(len(every)), segment.deleted)] = segment.row_ids
-        listed.append(every)
-    return RowRuns.of(np.concatenate(listed))
+    listed = (segment.row_ids_at(np.arange(segment.place_count)) for segment in image.segments)
+    return RowRuns.of(np.concatenate([np.zeros(0, dtype=np.uint64), *listed]))
 
 
 def _places_of(image: TableImage) -> Places | None:

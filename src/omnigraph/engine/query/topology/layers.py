@@ -31,7 +31,7 @@ from omnigraph.engine.query.topology.adjacency import (
     sorted_links,
     spread,
 )
-from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, NO_ROW, BaseLinks, EdgeBase, Side
+from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, BaseLinks, EdgeBase, Side
 from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers, Numbers
@@ -40,7 +40,7 @@ from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import Piece
 from omnigraph.store.tables.pinned import ROW_ID
-from omnigraph.store.tables.row_ids import RowIds
+from omnigraph.store.tables.row_ids import NO_ROW, RowIds
 from omnigraph.store.tables.tail import BlockKey
 
 # Up to this share of all edges may be inserted one by one; beyond it sorting everything again is faster.

@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.query.topology.edge_base import NO_ROW, NODE_COLUMNS, RowRuns
+from omnigraph.engine.query.topology.edge_base import NODE_COLUMNS, RowRuns
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.segments import RowIdPlaces
 from omnigraph.store.projections.coverage import Match, match
 from omnigraph.store.projections.format import CoveredTable
-from omnigraph.store.tables.row_ids import RowIds, physical_row_ids
+from omnigraph.store.tables.row_ids import NO_ROW, RowIds
 
 Numbers = npt.NDArray[np.int64]
 
@@ -131,12 +131,8 @@ class NodeNumbers:
             for start, stop in self._match.lost:
                 listed[start:stop] = self._lost.listed(start, stop)
         for piece in self._match.pieces:
-            segment = self.image.segments[piece.index]
-            every = physical_row_ids(segment.fragment.metadata)
-            if every is None:
-                every = np.full(piece.count, NO_ROW)
-                every[np.delete(np.arange(piece.count), segment.deleted)] = segment.row_ids
-            listed[piece.start : piece.start + piece.count] = every
+            offsets = np.arange(piece.count)
+            listed[piece.start : piece.start + piece.count] = self.image.segments[piece.index].row_ids_at(offsets)
         # A row that was written again before the base was made stands in it twice, and only where it is live.
         listed[self._gone_before] = NO_ROW
         return listed

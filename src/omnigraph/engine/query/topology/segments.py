@@ -18,7 +18,14 @@ from omnigraph.records import record
 from omnigraph.store.projections.coverage import deleted_rows
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.pins import FragmentRef
-from omnigraph.store.tables.row_ids import RowIds, physical_row_ids, row_id_run, row_id_sequence
+from omnigraph.store.tables.row_ids import (
+    NO_ROW,
+    RowIds,
+    find_row_ids,
+    physical_row_ids,
+    row_id_run,
+    row_id_sequence,
+)
 from omnigraph.store.tables.table import Table
 from omnigraph.store.tables.tail import BlockKey
 
@@ -88,6 +95,11 @@ class FragmentSegment:
         """How many rows there are."""
         return self.fragment.row_count
 
+    @property
+    def place_count(self) -> int:
+        """How many rows the fragment has, deleted ones too."""
+        return self.fragment.metadata.physical_rows
+
     @cached_property
     def row_ids(self) -> RowIds:
         """The rows' stable ids, in stored order."""
@@ -99,10 +111,19 @@ class FragmentSegment:
         return np.delete(every, self.deleted) if len(self.deleted) else every
 
     def row_ids_at(self, offsets: Places) -> RowIds:
-        """Return the row ids of live rows by their offsets in the fragment."""
+        """Return the row ids of rows by their offsets in the fragment, of deleted ones too.
+
+        A row that was written again is deleted here and keeps its row id elsewhere. Where the description of the
+        fragment lists no row ids, :meth:`offsets_of` finds no deleted row and ``NO_ROW`` stands for each.
+        """
         if self.run is not None:
             return offsets.astype(np.uint64) + np.uint64(self.run)
-        found: RowIds = self.row_ids[offsets - np.searchsorted(self.deleted, offsets)]
+        known = find_row_ids(self.fragment.metadata, offsets)
+        if known is not None:
+            return known
+        every = np.full(self.place_count, NO_ROW)
+        every[np.delete(np.arange(self.place_count), self.deleted)] = self.row_ids
+        found: RowIds = every[offsets]
         return found
 
     def offsets_of(self, row_ids: RowIds) -> Places:
@@ -110,7 +131,7 @@ class FragmentSegment:
         if self.run is not None:
             # The subtraction wraps below the first row id, so one bound catches both sides.
             offsets = row_ids - np.uint64(self.run)
-            return np.where(offsets < np.uint64(self.fragment.metadata.physical_rows), offsets.view(np.int64), -1)
+            return np.where(offsets < np.uint64(self.place_count), offsets.view(np.int64), -1)
         places, offsets_by_place = self._places
         found = places.find(row_ids)
         return found if offsets_by_place is None else np.append(offsets_by_place, -1)[found]
@@ -138,7 +159,7 @@ class FragmentSegment:
         every = physical_row_ids(self.fragment.metadata)
         if every is not None:
             return RowIdPlaces.of(every), None
-        return RowIdPlaces.of(self.row_ids), np.delete(np.arange(self.fragment.metadata.physical_rows), self.deleted)
+        return RowIdPlaces.of(self.row_ids), np.delete(np.arange(self.place_count), self.deleted)
 
     @cached_property
     def run(self) -> int | None:
