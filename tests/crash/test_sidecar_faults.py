@@ -15,6 +15,7 @@ from omnigraph.errors import (
 )
 from omnigraph.store.control import ControlObjects
 from omnigraph.testing.s3 import FOREVER, Fault
+from omnigraph.values import BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
 from tests.crash.later import later_world
 from tests.crash.torn import IMPATIENT, fill, sidecars, tear
@@ -37,6 +38,13 @@ pytestmark = pytest.mark.more
 def remote(clean_s3_endpoint):
     endpoint = clean_s3_endpoint
     storage = init_graph(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)
+    fill(storage)
+    return storage
+
+
+@pytest.fixture
+def storage_with_retries(clean_s3_endpoint):
+    storage = init_graph(clean_s3_endpoint.fresh_prefix(), clean_s3_endpoint.storage_options)
     fill(storage)
     return storage
 
@@ -189,6 +197,17 @@ def test_a_writer_that_cannot_read_the_claim_in_its_way_fails_loudly(remote, cle
             insert(graph, PERSON, node_rows(["x"]))
         assert caught.value.effect in {Effect.NONE, Effect.UNKNOWN}
         assert read_ids(graph, PERSON) == ["a"]
+
+
+def test_a_claim_that_is_released_while_it_is_read_is_no_claim(storage_with_retries, clean_s3_endpoint):
+    tear(storage_with_retries)
+    with open_graph(storage_with_retries, mode="read_only") as graph:
+        claims = graph.open_branches.branch_writer(BranchName("main")).services.claims
+        (version,) = claims.pending_versions()
+        clean_s3_endpoint.add_fault(Fault(action="cut", operation="GET", object_class="sidecar"))
+        clean_s3_endpoint.add_fault(Fault(action="error", status=404, operation="GET", object_class="sidecar", nth=2))
+        assert claims.read(version) is None
+        assert claims.read(version) is not None
 
 
 def _damaged(plan):

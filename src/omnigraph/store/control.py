@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -22,9 +22,11 @@ from omnigraph.store.location import Storage
 from omnigraph.store.translate import FaultKind, fault_of, translating
 
 if TYPE_CHECKING:
-    from obstore import ReadableFile, WritableFile
+    from obstore import Bytes, ReadableFile, WritableFile
 
 _KEYS_PER_CALL = 1000
+# How often an object is read again that was replaced while it was read.
+_REREADS = 3
 # Making a client takes ten milliseconds of a processor, and each has connections of its own.
 _KEPT_CLIENTS = 32
 # Where Lance keeps the versions of a dataset.
@@ -106,29 +108,36 @@ class ControlObjects:
 
     def get(self, key: str) -> bytes | None:
         """Return the object's bytes, or ``None`` when there is none."""
-        current_counters().add_serial_stages()
-        store = self._readable()
-        data = None
-        if store is not None:
-            with translating("read a control object", key):
-                try:
-                    data = bytes(obstore.get(store, self._key(key)).bytes())
-                except FileNotFoundError as error:
-                    _refuse_missing_bucket(error)
-        current_counters().add_calls("control.get", bytes_read=len(data or b""))
-        return data
+        return self._read("read a control object", key, lambda store: obstore.get(store, self._key(key)).bytes())
 
     def get_start(self, key: str, length: int) -> bytes | None:
         """Return the first bytes of an object, fewer when it is shorter, or ``None`` when there is none."""
-        current_counters().add_serial_stages()
-        store = self._readable()
-        data = None
-        if store is not None:
-            with translating("read the start of an object", key):
+        return self._read(
+            "read the start of an object",
+            key,
+            lambda store: obstore.get_range(store, self._key(key), start=0, length=length),
+        )
+
+    def _read(self, doing: str, key: str, read: Callable[[LocalStore | S3Store], Bytes]) -> bytes | None:
+        """Return the bytes of one object as it is at one moment, or ``None`` when there is none.
+
+        A client whose connection breaks in the middle of an answer fetches the rest. By then the object may be gone, or
+        another one may have its name: then the whole of that one is read.
+        """
+        store, data = self._readable(), None
+        with translating(doing, key):
+            for is_last in (False,) * _REREADS + (True,):
+                current_counters().add_serial_stages()
                 try:
-                    data = bytes(obstore.get_range(store, self._key(key), start=0, length=length))
-                except FileNotFoundError as error:
+                    data = None if store is None else bytes(read(store))
+                except Exception as error:
+                    fault = fault_of(error)
+                    if fault is FaultKind.REPLACED and not is_last:
+                        continue
+                    if fault is not FaultKind.MISSING:
+                        raise
                     _refuse_missing_bucket(error)
+                break
         current_counters().add_calls("control.get", bytes_read=len(data or b""))
         return data
 
@@ -335,7 +344,7 @@ def _sync_descriptor(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _refuse_missing_bucket(error: FileNotFoundError) -> None:
+def _refuse_missing_bucket(error: Exception) -> None:
     # An absent object is an answer; an absent bucket is a wrong address.
     if "NoSuchBucket" in str(error):
         raise error

@@ -140,6 +140,7 @@ class FaultKind(Enum):
 
     CONFLICT = auto()
     MISSING = auto()
+    REPLACED = auto()
     EXISTS = auto()
     OUTCOME_UNKNOWN = auto()
     BRANCH_TREE_EXISTS = auto()
@@ -170,6 +171,7 @@ _FORMS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
         FaultKind.MISSING,
     ),
     (late_pattern(r"Object at location .* already exists: ", re.DOTALL), FaultKind.EXISTS),
+    (late_pattern(r"(?:Generic \w+ error: )?Request precondition failure for path "), FaultKind.REPLACED),
     (late_pattern(r"The operation lacked the necessary privileges"), FaultKind.DENIED),
     (late_pattern(r"The operation lacked valid authentication credentials"), FaultKind.UNAUTHENTICATED),
     # A version says another number than its name, or its text cannot be what was written.
@@ -282,7 +284,7 @@ def to_omnigraph_error(
             return StorageDeniedError(
                 f"storage denied permission to {doing} at '{location}'", details=details, effect=effect
             )
-        case FaultKind.UNAVAILABLE | FaultKind.OUTCOME_UNKNOWN:
+        case FaultKind.UNAVAILABLE | FaultKind.OUTCOME_UNKNOWN | FaultKind.REPLACED:
             return StorageUnavailableError(f"storage could not {doing} at '{location}'", details=details, effect=effect)
         case FaultKind.EXISTS:
             return AlreadyExistsError(

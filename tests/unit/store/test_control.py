@@ -87,6 +87,34 @@ def test_a_missing_bucket_is_not_an_absent_object(clean_s3_endpoint):
         control.get("k")
 
 
+@pytest.mark.parametrize("read", [ControlObjects.get, lambda control, key: control.get_start(key, 9)])
+def test_an_object_that_is_deleted_while_it_is_read_is_absent(clean_s3_endpoint, read):
+    """The connection breaks in the middle, and the client finds nothing when it asks for the rest."""
+    control = ControlObjects(Storage.open(clean_s3_endpoint.fresh_prefix(), clean_s3_endpoint.storage_options))
+    control.put("a/b.json", b"0123456789")
+    clean_s3_endpoint.add_fault(Fault(action="cut", operation="GET"))
+    clean_s3_endpoint.add_fault(Fault(action="error", status=404, operation="GET", nth=2))
+    assert read(control, "a/b.json") is None
+    assert [call.status for call in clean_s3_endpoint.calls()] == [200, 200 if read is ControlObjects.get else 206, 404]
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_read_again(clean_s3_endpoint):
+    control = ControlObjects(Storage.open(clean_s3_endpoint.fresh_prefix(), clean_s3_endpoint.storage_options))
+    control.put("a/b.json", b"0123456789")
+    clean_s3_endpoint.add_fault(Fault(action="cut", operation="GET"))
+    clean_s3_endpoint.add_fault(Fault(action="error", status=412, operation="GET", nth=2))
+    assert control.get("a/b.json") == b"0123456789"
+    assert [call.status for call in clean_s3_endpoint.calls()] == [200, 200, 412, 200]
+
+
+def test_an_object_that_is_replaced_again_and_again_is_unavailable(clean_s3_endpoint):
+    control = ControlObjects(Storage.open(clean_s3_endpoint.fresh_prefix(), clean_s3_endpoint.storage_options))
+    control.put("a", b"0123456789")
+    clean_s3_endpoint.add_fault(Fault(action="error", status=412, operation="GET", times=FOREVER))
+    with pytest.raises(StorageUnavailableError):
+        control.get("a")
+
+
 def test_a_put_that_got_no_answer_may_have_happened(on_s3, clean_s3_endpoint):
     clean_s3_endpoint.add_fault(Fault(action="error", status=503, operation="PUT", times=FOREVER))
     with pytest.raises(StorageUnavailableError) as caught:

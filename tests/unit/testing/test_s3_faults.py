@@ -50,6 +50,14 @@ def test_a_client_that_repeats_its_lost_create_finds_its_own_object(endpoint, st
     assert [call.status for call in endpoint.calls()] == [status, 412]
 
 
+def test_an_answer_that_is_cut_breaks_off_in_its_body_and_the_client_fetches_the_rest(endpoint, store, prefix):
+    put(store, f"{prefix}/a")
+    endpoint.reset_calls()
+    endpoint.add_fault(Fault(action="cut", operation="GET"))
+    assert bytes(obstore.get(store, f"{prefix}/a").bytes()) == b"body"
+    assert [(call.status, call.bytes_out) for call in endpoint.calls()] == [(200, 2), (206, 2)]
+
+
 @MOMENTS
 def test_a_delay_holds_the_answer_and_the_call_takes_effect(endpoint, store, prefix, when):
     fault = endpoint.add_fault(Fault(action="delay", when=when, delay_ms=80, key="slow$"))

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from html import unescape
 from http import HTTPStatus
 from typing import Final, Literal
@@ -110,12 +110,21 @@ class HttpRequest:
 
 @record
 class Response:
-    """One response. ``content_length`` differs from the body's only in answers to HEAD."""
+    """One response. ``content_length`` differs from the body's in answers to HEAD, and in those that are cut."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = field(default=())
     body: bytes = b""
     content_length: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the body breaks off before its end."""
+        return self.content_length is not None and 0 < len(self.body) < self.content_length
+
+    def cut(self) -> Response:
+        """Return the first half of this response, which says that it is whole."""
+        return replace(self, body=self.body[: len(self.body) // 2], content_length=len(self.body))
 
     def encode(self, *, to_method: str) -> bytes:
         """Return the bytes to send as an answer to a request with ``to_method``."""

@@ -1,4 +1,4 @@
-"""Faults on demand: fail, drop or delay chosen calls, before or after they take effect."""
+"""Faults on demand: fail, drop, cut or delay chosen calls, before or after they take effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOREVER: Final = 1 << 62
 """As ``times`` of a fault: every matching call from the n-th on."""
 
 Moment = Literal["before", "after"]
-Action = Literal["error", "drop", "delay"]
+Action = Literal["error", "drop", "cut", "delay"]
 
 
 @record
@@ -24,7 +24,8 @@ class Fault:
     is given fits. Matching calls are counted from the moment the fault is added; those numbered ``nth`` up to
     ``nth + times - 1`` are hit. ``before`` means the call does not take effect, ``after`` that it did and only its
     answer is lost; a delayed call takes effect in either case. Actions: ``error`` answers ``status``, ``drop`` closes
-    the connection without an answer, ``delay`` waits ``delay_ms`` longer.
+    the connection without an answer, ``cut`` closes it in the middle of the answer to a call that takes effect,
+    ``delay`` waits ``delay_ms`` longer.
 
     Clients repeat calls by themselves after a 5xx answer or a closed connection, and each repetition is a matching
     call of its own. To make an operation fail, either set ``times`` to :data:`FOREVER` and clear the fault later, or

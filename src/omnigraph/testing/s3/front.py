@@ -119,7 +119,7 @@ class Front:
                     break
                 writer.write(response.encode(to_method=request.method))
                 await writer.drain()
-                if not request.keeps_alive:
+                if not request.keeps_alive or response.is_cut:
                     break
         writer.close()
 
@@ -167,6 +167,8 @@ class Front:
     def _take_effect(self, request: HttpRequest, fault: Fault | None) -> Response | None:
         if fault is None or fault.action == "delay":
             return self._apply_or_confess(request)
+        if fault.action == "cut":
+            return self._apply_or_confess(request).cut()
         if fault.when == "after":
             self._apply_or_confess(request)
         return _error(fault.status) if fault.action == "error" else None
