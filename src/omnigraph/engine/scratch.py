@@ -16,6 +16,7 @@ from typing import Self
 
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.records import record
+from omnigraph.runtime.folders import user_number
 
 _PREFIX = "omnigraph-tmp-"
 
@@ -63,7 +64,7 @@ def sweep_scratch() -> None:
 def _hold(path: Path) -> int | None:
     """Lock a folder that was just made; None when a sweep met it before it was locked."""
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     with suppress(OSError):
@@ -79,7 +80,7 @@ def _remove_abandoned(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_uid == os.geteuid():
+        if os.fstat(lock).st_uid == user_number():
             shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(lock)

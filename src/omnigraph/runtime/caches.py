@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+from omnigraph.runtime.folders import private_folder, user_number
 
 CACHE_VARIABLE = "OMNIGRAPH_CACHE"
 
@@ -17,23 +19,11 @@ def cache_folder(name: str, environment: Mapping[str, str]) -> Path:
     """
     chosen = environment.get(CACHE_VARIABLE)
     base = Path(chosen) if chosen else _user_caches(environment) / "omnigraph"
-    for folder in (base.absolute() / name, Path(tempfile.gettempdir()) / f"omnigraph-{name}-{_user_number()}"):
-        if _is_ours(folder):
-            return folder
+    for folder in (base.absolute() / name, Path(tempfile.gettempdir()) / f"omnigraph-{name}-{user_number()}"):
+        # Programs are started from here.
+        with suppress(OSError):
+            return private_folder(folder)
     return Path(tempfile.mkdtemp(prefix=f"omnigraph-{name}-"))
-
-
-def _is_ours(folder: Path) -> bool:
-    # Programs are started from here: a folder that somebody else made in a shared place must not be used.
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder.stat().st_uid == _user_number() and os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        return False
-
-
-def _user_number() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def _user_caches(environment: Mapping[str, str]) -> Path:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from omnigraph.runtime import folders
 from omnigraph.store.location import Storage
 from omnigraph.txn.offers import line as line_module
 from omnigraph.txn.offers.line import Holder, MachineLine, News
@@ -33,6 +35,7 @@ NEXT = HOLD.replace("line.try_take()", "not line.try_take(in_line=True) and line
 def places(tmp_path, monkeypatch):
     """Returns places in the line of one branch; the locks lie in a folder of this test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     made = []
 
     def make(branch="main~main", root="g", **options):
@@ -211,6 +214,123 @@ def test_branches_and_graphs_have_lines_of_their_own(places):
 def test_without_a_line_nobody_waits(places):
     assert places().try_take()
     assert places(is_used=False).try_take()
+
+
+def _folder(name, tmp_path):
+    """Where locks may lie, in the order in which places are tried."""
+    user = os.geteuid()
+    return {
+        "graph": tmp_path / "g" / f"__lines~{user}",
+        "runtime": tmp_path / "run" / "omnigraph-lines",
+        "temporary": tmp_path / f"omnigraph-lines-{user}",
+    }[name]
+
+
+@pytest.fixture
+def homes(tmp_path, monkeypatch):
+    """The graph exists, and the user has a runtime folder."""
+    (tmp_path / "g").mkdir()
+    (tmp_path / "run").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+
+
+def _users_of(places, tmp_path):
+    """The places where two writers of one graph found each other."""
+    first, second = places(), places()
+    assert first.try_take()
+    assert not second.try_take()
+    names = ("graph", "runtime", "temporary")
+    return [name for name in names if list(_folder(name, tmp_path).glob("*.turn"))]
+
+
+def test_the_locks_lie_in_the_folder_of_the_graph_and_are_of_their_user_alone(places, tmp_path, homes):
+    assert _users_of(places, tmp_path) == ["graph"]
+    folder = _folder("graph", tmp_path)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+
+
+def test_where_the_graph_is_on_an_object_store_or_another_machine_they_lie_in_the_runtime_folder(
+    places, tmp_path, homes, monkeypatch
+):
+    monkeypatch.setattr(line_module, "_is_remote", lambda _: True)
+    assert _users_of(places, tmp_path) == ["runtime"]
+
+
+def test_without_a_runtime_folder_they_lie_in_a_temporary_one(places, tmp_path):
+    assert _users_of(places, tmp_path) == ["temporary"]
+
+
+def _link(folder, victim):
+    folder.symlink_to(victim.parent)
+
+
+def _let_others_write(folder, victim):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def _give_away(folder, victim):
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
+
+
+def _plant(link, folder, victim):
+    """Fill a folder with links to a file of the user, as the folder's earlier owner could have done."""
+    folder.mkdir(mode=0o700)
+    for number in range(4096):
+        for suffix in ("turn", "gate", "board"):
+            link(victim, folder / f"{number:04d}.{suffix}")
+
+
+TRICKS = {
+    "the folder is a link": _link,
+    "others may write to the folder": _let_others_write,
+    "the folder is of another user": _give_away,
+    "the files are links": partial(_plant, os.symlink),
+    "the files are second names": partial(_plant, os.link),
+}
+
+
+@pytest.fixture
+def victim(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "victim").write_text("precious")
+    return tmp_path / "home" / "victim"
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+@pytest.mark.parametrize("name", ["graph", "runtime", "temporary"])
+def test_what_other_users_prepare_is_not_written_to(places, tmp_path, homes, victim, name, trick, monkeypatch):
+    if trick == "the folder is of another user" and os.geteuid() != 0:
+        monkeypatch.setattr(folders, "user_number", lambda: os.geteuid() + 1)
+    for other in {"graph", "runtime", "temporary"} - {name}:
+        _folder(other, tmp_path).write_text("not a folder")
+    TRICKS[trick](_folder(name, tmp_path), victim)
+    before = sorted(tmp_path.rglob("*"))
+    first, second = places(), places()
+    assert first.try_take()
+    first.announce("01ARZ3NDEKTSV4RRFFQ69G5FAV.offer")
+    first.leave(7, ["01ARZ3NDEKTSV4RRFFQ69G5FAV.offer"])
+    assert second.try_take()
+    assert victim.read_text() == "precious"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_that_there_is_no_line_is_said_once(places, tmp_path, homes, caplog):
+    line_module._miss_line.cache_clear()
+    for name in ("graph", "runtime", "temporary"):
+        _folder(name, tmp_path).write_text("not a folder")
+    for _ in range(3):
+        assert places().try_take()
+    assert [record.message for record in caplog.records if "do not line up" in record.message] == [
+        "no folder for locks is safe from other users, so writers of this machine do not line up: set XDG_RUNTIME_DIR"
+    ]
+
+
+def test_a_graph_that_is_gone_is_not_made_again_by_its_line(places, tmp_path):
+    assert places().try_take()
+    assert not (tmp_path / "g").exists()
 
 
 def test_a_folder_that_cannot_be_made_means_that_there_is_no_line(places, tmp_path, monkeypatch):

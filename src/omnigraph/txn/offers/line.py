@@ -9,21 +9,26 @@ until it goes on. If it just does not end, they go on without a line.
 All of this is a hint. It saves work that would be done in vain; that only one writer publishes a version is what claims
 and the compare-and-swap are for.
 
-The locks lie in a folder of the machine and not beside the graph: an object store has no place for them, and a lock
-on a network file system can be as slow as the write that it saves.
+The locks lie in a folder that only the user can write to: below a graph on a disk of this machine, else in the user's
+runtime folder or a temporary one. An object store has no place for them, and a lock on a network file system can be as
+slow as the write that it saves. Writers of other users stand in a line of their own. Where no folder is safe, there is
+no line.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from omnigraph.records import record
+from omnigraph.runtime.folders import open_private_file, open_private_folder, user_number
 from omnigraph.store.location import Storage
 from omnigraph.txn.offers.board import Board
 
@@ -32,6 +37,10 @@ try:
 except ImportError:  # pragma: no cover - only where the system has no such locks
     fcntl = None  # type: ignore[assignment] # every use asks first
 
+_log = logging.getLogger(__name__)
+_RUNTIME_VARIABLE = "XDG_RUNTIME_DIR"
+# File systems whose locks travel over a network.
+_REMOTE = ("nfs", "cifs", "smb", "9p", "ceph", "fuse", "lustre", "afs", "gfs", "beegfs", "gpfs")
 # Branches share this many pairs of locks, so that the folder stays small. Two that meet wait for each other now and
 # then, which costs them time and nothing else.
 _PLACES = 4096
@@ -67,7 +76,8 @@ class MachineLine:
 
     def __init__(self, storage: Storage, branch: str, *, is_used: bool = True) -> None:
         name = _name(storage, branch)
-        self._place = _place(name)
+        self._storage = storage
+        self._place = f"{int.from_bytes(name) % _PLACES:04d}"
         # What is told is told to those of the same branch: others may share the place.
         self._mark = name.hex()
         self._is_used = is_used and fcntl is not None
@@ -221,18 +231,57 @@ class MachineLine:
         if self._turn is not None:
             return
         number = self._number or ""
-        try:
-            self._place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._turn = self._open_file(f".turn{number}")
-            self._gate = self._open_file(f".gate{number}")
-            if self._board is None:
-                self._board = Board(self._open_file(".board"), self._mark)
-        except OSError:
-            self._is_used = False
-            self.close()
+        for place in _folders(self._storage):
+            try:
+                folder = open_private_folder(place)
+            except OSError:
+                continue
+            try:
+                self._turn = open_private_file(f"{self._place}.turn{number}", folder)
+                self._gate = open_private_file(f"{self._place}.gate{number}", folder)
+                if self._board is None:
+                    self._board = Board(open_private_file(f"{self._place}.board", folder), self._mark)
+            except OSError:
+                self._close_locks()
+            else:
+                return
+            finally:
+                os.close(folder)
+        self._is_used = False
+        self.close()
+        _miss_line()
 
-    def _open_file(self, suffix: str) -> int:
-        return os.open(self._place.with_suffix(suffix), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+@cache
+def _miss_line() -> None:
+    """Say once that there is no line."""
+    _log.warning(
+        "no folder for locks is safe from other users, so writers of this machine do not line up: set %s",
+        _RUNTIME_VARIABLE,
+    )
+
+
+def _folders(storage: Storage) -> Iterator[Path]:
+    """Yield where the locks of a user may lie, in an order that is the same for all of the user's processes."""
+    user = user_number()
+    if storage.is_local and not _is_remote(storage.path()):
+        yield storage.path(f"__lines~{user}")
+    if given := os.environ.get(_RUNTIME_VARIABLE):
+        yield Path(given, "omnigraph-lines")
+    with suppress(OSError):
+        yield Path(tempfile.gettempdir(), f"omnigraph-lines-{user}")
+
+
+def _is_remote(path: Path) -> bool:
+    """Whether a path is known to be on a network file system."""
+    try:
+        device = path.stat().st_dev
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    kinds = (line.partition(" - ")[2] for line in mounts.splitlines() if line.split(" ")[2:3] == [number])
+    return any(kind.startswith(_REMOTE) for kind in kinds)
 
 
 def _name(storage: Storage, branch: str) -> bytes:
@@ -240,11 +289,6 @@ def _name(storage: Storage, branch: str) -> bytes:
     endpoints = sorted(value for name, value in storage.options.items() if "endpoint" in name.lower())
     text = "\n".join([root, branch, *endpoints])
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
-
-
-def _place(name: bytes) -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir(), f"omnigraph-lines-{user}", f"{int.from_bytes(name) % _PLACES:04d}")
 
 
 def _sign(lock: int, text: str | None = None) -> None:
