@@ -78,6 +78,19 @@ def test_a_killed_deletion_is_finished_by_whoever_opens_the_graph(store, places_
         _assert_name_is_free(storage)
 
 
+def test_a_killed_deletion_can_be_repeated_wherever_it_died(places_of):
+    places = places_of("local")
+    storages = {point: _prepare(places) for point in DELETE_POINTS}
+    crash_together(_job(point, storage, "delete", point) for point, storage in storages.items())
+    for storage in storages.values():
+        with open_graph(storage) as graph:
+            graph.delete_branch(BranchName(DRAFT))
+            with pytest.raises(BranchMissingError):
+                graph.delete_branch(BranchName(f"{DRAFT}s"))
+        _assert_gone(storage, recoveries=1)
+        _assert_name_is_free(storage)
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_a_killed_recoverer_of_a_deletion_changes_nothing_about_its_end(store, places_of):
     places = places_of(store)

@@ -110,11 +110,11 @@ class Graph(BranchVerbs):
         return Branch(self._backend, str(made.name))
 
     def delete_branch(self, name: str, *, actor: str | None = None) -> None:
-        """Delete a branch and its own commits for good.
+        """Delete a branch and its own commits for good; harmless when that was done before.
 
         Raises:
             UsageError: it is main.
-            BranchMissingError: there is no such branch.
+            BranchMissingError: there never was such a branch.
             BranchInUseError: a branch or a tag depends on it.
         """
         self._backend.execute(DeleteBranchRequest(name=name, actor=actor))

@@ -400,14 +400,14 @@ class GraphStore:
         return any((other.line, other.version) == (line, version) for other in others)
 
     @counted
-    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> BranchRecord:
-        """Delete a branch for good, with its own commits and what it alone holds; return what it was.
+    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> None:
+        """Delete a branch for good, with its own commits and what it alone holds; harmless when that was done before.
 
         What was merged stays in the history of the target, and readable until cleanup removes it.
 
         Raises:
             UsageError: it is main.
-            BranchMissingError: there is no such branch.
+            BranchMissingError: there never was such a branch.
             BranchInUseError: a branch or a tag depends on it.
             ClaimBusyError: writers kept it busy for too long.
         """
@@ -417,12 +417,20 @@ class GraphStore:
             raise UsageError("cannot delete branch 'main'", details=details)
         actor = checked_text("actor", actor)
         try:
-            return self._delete_known(name, actor)
+            self._delete_known(name, actor)
         except BranchMissingError:
+            # Nobody was ever told that an orphan exists.
             if self._refs.end_orphan(name):
                 raise
-        # What was known of it may be a branch that others deleted and made again.
-        return self._delete_known(name, actor)
+        else:
+            return
+        try:
+            # What was known of it may be a branch that others deleted and made again.
+            self._delete_known(name, actor)
+        except BranchMissingError:
+            # A deletion that died may have been finished by the recovery of this process, or of another one.
+            if not self._refs.has_ended(name):
+                raise
 
     def branch_names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
@@ -474,7 +482,7 @@ class GraphStore:
         self.refuse_reading()
         return self.tags.delete(name)
 
-    def _delete_known(self, name: BranchName, actor: str | None) -> BranchRecord:
+    def _delete_known(self, name: BranchName, actor: str | None) -> None:
         branch_writer = self._branches.branch_writer(name)
         ref = self._branches.ref(name)
         try:
@@ -483,7 +491,6 @@ class GraphStore:
             self._branches.forget(name, branch_writer)
             raise
         self._branches.forget(name, branch_writer)
-        return ref
 
     def refuse_reading(self) -> None:
         """Refuse what would write.

@@ -83,6 +83,15 @@ def test_main_cannot_be_deleted(graph):
         graph.delete_branch(BranchName(MAIN))
 
 
+def test_deleting_a_branch_again_is_harmless_until_the_name_is_taken_again(graph):
+    graph.create_branch(DRAFT)
+    for _ in range(3):
+        graph.delete_branch(DRAFT)
+    assert names(graph) == [MAIN]
+    graph.create_branch(DRAFT)
+    assert names(graph) == [MAIN, DRAFT]
+
+
 def test_a_branch_that_does_not_exist_is_not_found(graph):
     with pytest.raises(BranchMissingError, match="branch 'draft' not found"):
         graph.delete_branch(DRAFT)

@@ -294,11 +294,11 @@ def create_branch(graph: OpenGraph, request: CreateBranchRequest, attached: Atta
 
 
 def delete_branch(graph: OpenGraph, request: DeleteBranchRequest, attached: Attachments) -> None:
-    """Delete a branch and its own commits for good.
+    """Delete a branch and its own commits for good; harmless when that was done before.
 
     Raises:
         UsageError: it is main.
-        BranchMissingError: there is no such branch.
+        BranchMissingError: there never was such a branch.
         BranchInUseError: a branch or a tag depends on it.
     """
     del attached

@@ -86,7 +86,7 @@ async def create_branch(request: Request) -> Response:
 
 @router.delete("/branches/{branch}")
 async def delete_branch(request: Request) -> Response:
-    """Delete a branch and its own commits."""
+    """Delete a branch and its own commits; harmless when that was done before."""
     call = GraphCall(request)
     refuse_condition(request)
     name = branch_of(path_value(request, "branch"))

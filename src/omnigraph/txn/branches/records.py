@@ -71,6 +71,11 @@ class NamedObjects:
             # It ended between the two calls, and the name may have begun another life since.
             missed = lives.live
 
+    def has_ended(self, name: str) -> bool:
+        """Whether there was a record of that name, and there is none any more."""
+        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
+        return lives.live is None and bool(lives.ended)
+
     def remains(self, name: str) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""
         lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())

@@ -111,6 +111,10 @@ class BranchRefs:
             return None
         return self._ref(record)
 
+    def has_ended(self, name: BranchName) -> bool:
+        """Whether there was a branch of that name, and there is none any more."""
+        return self._objects.has_ended(name)
+
     def names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
         return _live_names(self._objects.survey())

@@ -90,7 +90,8 @@ def delete(
 ) -> int:
     """Permanently delete a branch and its own commits.
 
-    Fails if another branch or a tag depends on it.
+    Fails if another branch or a tag depends on it. A command that was interrupted can be repeated: a branch that was
+    deleted before is no error.
     """
     address = graph_address(graph)
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
