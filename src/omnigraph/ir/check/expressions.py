@@ -127,11 +127,27 @@ def literal_type(literal: ast.Literal, scope: Scope) -> PropertyType:
     return replace(widest, is_list=True)
 
 
-def exact_literals(*operands: Operand) -> tuple[Operand, ...]:
-    """Return operands that stand beside each other; numbers with a fraction are decimals if another operand is one.
+def has_no_item(expression: ast.Expression) -> bool:
+    """Whether a list says nothing about the type of its items."""
+    return isinstance(expression, ast.ListLiteral) and all(
+        isinstance(item, ast.NullLiteral) for item in expression.items
+    )
 
-    Such a literal means the digits that are written, and not the nearest float.
+
+def fitted_literals(*operands: Operand) -> tuple[Operand, ...]:
+    """Return operands that stand beside each other; literals have the type that the others give them.
+
+    Numbers with a fraction are decimals if another operand is one: they mean the digits that are written, and not the
+    nearest float. A list without items is a list of what another operand lists.
     """
+    listed = next(
+        (of for operand in operands if (of := operand.type) and of.is_list and not has_no_item(operand.expression)),
+        None,
+    )
+    if listed is not None:
+        operands = tuple(
+            replace(operand, type=listed) if has_no_item(operand.expression) else operand for operand in operands
+        )
     if not any(operand.type is not None and operand.type.is_decimal for operand in operands):
         return operands
     return tuple(exact_literal(operand) for operand in operands)

@@ -11,7 +11,7 @@ from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyTyp
 from omnigraph.ir.check.expressions import (
     check_compared_enums,
     check_text,
-    exact_literals,
+    fitted_literals,
     identity_hint,
     is_blob,
     text_rule,
@@ -337,7 +337,7 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         message = f"{call.function} must be used by itself or before '= true'"
         suggestion = "put it inside 'not { }' to find what does not match"
         raise scope.violation(text_rule(call), message, clause.span, suggestion=suggestion)
-    left, right = exact_literals(check_expression(clause.left, scope), check_expression(clause.right, scope))
+    left, right = fitted_literals(check_expression(clause.left, scope), check_expression(clause.right, scope))
     for operand in (left, right):
         if operand.definition is not None and is_blob(operand):
             raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)

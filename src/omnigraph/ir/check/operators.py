@@ -14,7 +14,8 @@ from omnigraph.ir.check.expressions import (
     check_rrf,
     check_simple,
     check_text,
-    exact_literals,
+    fitted_literals,
+    has_no_item,
     is_blob,
     refuse_blob,
 )
@@ -150,7 +151,7 @@ def _check_condition(expression: ast.Logical | ast.Not | ast.Comparison | ast.Nu
 
 
 def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand, Operand]:
-    left, right = exact_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
+    left, right = fitted_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
     first, second = value_type(left, scope), value_type(right, scope)
     match expression.op:
         case "in" | "not in":
@@ -177,18 +178,11 @@ def _check_member(expression: ast.Comparison, items: PropertyType, item: Propert
     if items is not NULL and not items.is_list:
         message = f"{expression.op} looks into a list, not into {replace(items, nullable=False)}"
         raise scope.violation("T25", message, expression.op_span)
-    is_untyped = any(_has_no_item(side) for side in (expression.left, expression.right))
+    is_untyped = any(has_no_item(side) for side in (expression.left, expression.right))
     if items is not NULL and not is_untyped and not are_comparable(item_type(items), item):
         held = str(item_type(items))
         message = f"a list of {held} has no member of type {replace(item, nullable=False)}"
         raise scope.violation("T7", message, expression.span)
-
-
-def _has_no_item(expression: ast.Expression) -> bool:
-    """Whether a list says nothing about the type of its items."""
-    return isinstance(expression, ast.ListLiteral) and all(
-        isinstance(item, ast.NullLiteral) for item in expression.items
-    )
 
 
 def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -> Operand:
@@ -199,7 +193,7 @@ def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -
             message = f"'-' takes a number, not {word_of(operand)}"
             raise scope.violation("T25", message, expression.span)
         return Operand(expression=expression, type=of if of in {INTERVAL, NULL} else wide_number(of), parts=(operand,))
-    left, right = exact_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
+    left, right = fitted_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
     found = _arithmetic_type(expression.op, value_type(left, scope), value_type(right, scope))
     if found is None and expression.op == "*" and is_exact(value_type(left, scope)):
         message = f"the product of {word_of(left)} and {word_of(right)} would have too many digits behind the point"
@@ -253,7 +247,7 @@ def _check_composed(expression: ast.Call | ast.Case | ast.ListItem | ast.ListExp
                 raise scope.violation("T25", f"an index is a whole number, not {word_of(index)}", index.span)
             return Operand(expression=expression, type=_nullable(item_type(of)), parts=(items, index))
         case ast.ListExpression():
-            parts = exact_literals(*(check_expression(item, scope) for item in expression.items))
+            parts = fitted_literals(*(check_expression(item, scope) for item in expression.items))
             found = common_type([value_type(part, scope) for part in parts])
             if found is None or found.is_list or found is INTERVAL:
                 raise scope.violation("T25", "the items of a list have one type", expression.span)
@@ -270,7 +264,7 @@ def _check_case(expression: ast.Case, scope: Scope) -> Operand:
         written.append(check_expression(branch.value, scope))
     if expression.otherwise is not None:
         written.append(check_expression(expression.otherwise, scope))
-    values = exact_literals(*written)
+    values = fitted_literals(*written)
     parts = (*chain.from_iterable(zip(conditions, values, strict=False)), *values[len(conditions) :])
     found = common_type([value_type(value, scope) for value in values])
     if found is None:
@@ -292,7 +286,7 @@ def _check_call(call: ast.Call, scope: Scope) -> Operand:
         raise scope.violation("T26", message, call.span)
     parts = tuple(check_expression(argument, scope) for argument in call.arguments)
     if function.gives == "same":
-        parts = exact_literals(*parts)
+        parts = fitted_literals(*parts)
     wanted = [*function.takes, *[function.takes[-1]] * (count - len(function.takes))] if count else []
     for want, part in zip(wanted, parts, strict=False):
         _check_argument(function, want, part, scope)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import FLOATS, INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.expressions import check_enum_literals, exact_literal, literal_type
+from omnigraph.ir.check.expressions import check_enum_literals, exact_literal, has_no_item, literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
@@ -135,8 +135,8 @@ def _not_a_parameter(value: ast.Variable, scope: Scope) -> QueryTypeError:
 
 
 def _assigned_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Operand:
-    given = literal_type(value, scope)
     wanted = prop.type
+    given = wanted if wanted.is_list and has_no_item(value) else literal_type(value, scope)
     if given is NULL:
         if not wanted.nullable:
             raise scope.violation("T3", f"'{prop.name}' is required and cannot be null", value.span)
