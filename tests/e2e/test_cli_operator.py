@@ -181,6 +181,23 @@ def test_alias_that_cannot_run_says_why(home: Path, arguments: list[str], code: 
     assert done.err.startswith(f"error: {error}")
 
 
+def test_a_listed_profile_says_what_it_binds_to_as_the_file_writes_it(home: Path):
+    profiles = """\
+servers: { eu: { url: "https://eu.example" } }
+profiles:
+  one: { server: eu }
+  two: { cluster: ops, server: eu, store: ../a }
+  none: {}
+"""
+    (home / "home" / "config.yaml").write_text(profiles, encoding="utf-8")
+    listed = json.loads(run(home, "profile", "list", "--json").out)
+    assert [(line["name"], line["binding"], line["scope_kind"]) for line in listed] == [
+        ("one", "server: eu", "server"),
+        ("two", "server: eu, cluster: ops, store: ../a", "invalid"),
+        ("none", None, "invalid"),
+    ]
+
+
 def test_profiles_are_listed_and_shown(home: Path):
     listed = json.loads(run(home, "profile", "list", "--json", OMNIGRAPH_PROFILE="a").out)
     assert [(one["name"], one["scope_kind"], one["valid"], one["active"]) for one in listed] == [

@@ -33,12 +33,16 @@ LAYOUTS = ("truncate", "wrap")
 MAX_COLUMN_WIDTH = 10_000
 
 
+# What a profile may name, one of them.
+_BINDINGS = ("server", "cluster", "store")
+
+
 @record
 class Profile:
     """A graph by name. Whether it names one is looked at when it is used, not when the file is read.
 
-    ``binding`` is the graph as the file writes it, ``store`` the address that this leads to. A profile names a storage,
-    or a server or a cluster and which of its graphs is meant by default.
+    ``binding`` is what it names as the file writes it, ``store`` the address that this leads to. A profile names a
+    storage, or a server or a cluster and which of its graphs is meant by default.
     """
 
     name: str
@@ -249,7 +253,7 @@ def _cluster(section: Section, folder: Path) -> str | None:
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
-        binding=section.text("store") or section.text("server") or section.text("cluster"),
+        binding=", ".join(f"{key}: {section.text(key)}" for key in _BINDINGS if section.text(key) is not None) or None,
         store=_store(section, folder),
         server=section.text("server"),
         cluster=_cluster(section, folder),

@@ -182,9 +182,10 @@ def merge(  # noqa: PLR0913 - one for each option or group of options
     report = PlainReport(
         document={**done.to_json(), **deletion, **({} if refusal is None else {"branch_delete_error": refusal})},
         lines=[*done.lines(), *([f"deleted branch {source}"] if is_deleted else [])],
-        remarks=[] if refusal is None else [f"warning: branch {source} was not deleted: {refusal}"],
     )
     output.show(report)
+    if refusal is not None:
+        output.warn(f"branch {source} was not deleted: {refusal}")
     return 0
 
 

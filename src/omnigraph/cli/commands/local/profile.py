@@ -38,7 +38,7 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` is what the file writes, ``target`` the address that this leads to.
+    """One profile: ``binding`` is what the file writes (``store: ../g``), ``target`` the address that this leads to.
 
     ``default_graph`` is the graph of a server; a storage holds one graph.
     """
