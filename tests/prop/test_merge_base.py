@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.maintenance.bases import Made, MergeBases
 from omnigraph.history.merge.ancestry import SupportsLines, best_common_ancestor
+from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.txn.manifest.merged import MergedCommit
 from tests.commit_lines import History
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -65,6 +69,47 @@ def test_reading_only_what_is_needed_gives_the_same_base(history, data):
     stretch, stops = lines.new_commits()
     assert [commit.id for commit in stretch] == [commit.id for commit in history.line(source) if commit.id in fresh]
     assert _expanded(history, stretch, stops) == fresh
+
+
+def _kept(history, starts):
+    """The commits that cleanup keeps for merges of these states, from live branches and from what merges brought."""
+    lines = {name: BranchIncarnation(name=name, incarnation=name, lance_branch=name) for name in _BRANCHES}
+    live = {commit.id: commit for name in history.heads for commit in history.line(name)}
+    read = []
+
+    def brought(merges):
+        read.extend(merges)
+        return [MergedCommit(commit=one, line=lines[one.branch]) for one in history.brought(merges)]
+
+    bases = MergeBases((Made.of(commit, lines[commit.branch]) for commit in live.values()), brought)
+    found = {made.id for made in bases.find(starts)}
+    shared = set.intersection(*(history.ancestors(start) for start in starts))
+    assert not {merge.id for merge in read} & {one for one in shared if one in live}
+    return found | set(starts)
+
+
+@given(histories(), st.data())
+@settings(max_examples=300 if LONG else 60, deadline=None)
+def test_cleanup_keeps_every_base_of_any_two_states_now_and_after_any_merges(history, data):
+    for name in data.draw(st.sets(st.sampled_from(_BRANCHES[1:]))):
+        # Its commits stay where merges brought them.
+        history.heads.pop(name, None)
+    older = [commit.id for name in sorted(history.heads) for commit in history.line(name)]
+    starts = [*history.heads.values(), *data.draw(st.lists(st.sampled_from(older), max_size=3))]
+    kept = _kept(history, starts)
+    for pair in combinations(dict.fromkeys(starts), 2):
+        assert _best(history, *pair) <= kept
+    before = set(history.commits)
+    for number, start in enumerate(starts):
+        history.heads.setdefault(f"late{number}", start)
+    for number in range(data.draw(st.integers(0, 6))):
+        source, target = (
+            data.draw(st.permutations(sorted(history.heads)))[:2] if len(history.heads) > 1 else (None, None)
+        )
+        if source is not None:
+            history.merge(target, source, f"later{number}")
+    for pair in combinations(dict.fromkeys(history.heads.values()), 2):
+        assert _best(history, *pair) & before <= kept
 
 
 def _expanded(history, stretch, stops):

@@ -9,11 +9,15 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import MergeConflictsError
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.errors import BranchInUseError, HistoryGoneError, MergeConflictsError
 from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge
+from omnigraph.runtime import Runtime
 from omnigraph.values import BranchName
 from tests.merge_graph import head_of, history_of, put
 from tests.prop.model_merge import merge_values
@@ -29,6 +33,21 @@ _steps = st.lists(
     st.one_of(st.tuples(st.just("put"), st.sampled_from(BRANCHES), _rows), st.tuples(st.just("merge"), _pairs)),
     min_size=3,
     max_size=9,
+)
+AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s=0)
+_others = st.sampled_from(BRANCHES[1:])
+_cleaned_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(BRANCHES), _rows),
+        st.tuples(st.just("merge"), _pairs),
+        st.tuples(st.just("merge"), _pairs),
+        st.tuples(st.just("unbranch"), _others),
+        st.tuples(st.just("branch"), _others, st.sampled_from(BRANCHES), st.integers(0, 3)),
+        st.tuples(st.just("tag"), st.sampled_from(BRANCHES)),
+        st.tuples(st.just("clean"), st.integers(0, 2)),
+    ),
+    min_size=6,
+    max_size=14,
 )
 
 
@@ -135,3 +154,80 @@ def test_the_order_of_disjoint_merges_does_not_matter(original, first, second):
                     merge_branch(session, name)
                 found.append(sizes(session, "main"))
         assert found[0] == found[1]
+
+
+class Pair:
+    """A graph that is cleaned up, and one that is not, with the same branches and rows."""
+
+    def __init__(self, cleaned, whole):
+        self.graphs = cleaned, whole
+        self.branches = set(BRANCHES)
+
+    def run(self, kind, *what):
+        """Do the same in both, and expect the same."""
+        if kind == "clean":
+            Cleanup(self.graphs[0].store, Retention(keep=what[0]), AT_ONCE, Runtime.system()).run()
+        elif kind == "branch" and what[0] not in self.branches:
+            self._start(*what)
+        elif kind == "unbranch" and what[0] in self.branches:
+            done = [self._deleted(graph, what[0]) for graph in self.graphs]
+            assert done[0] == done[1]
+            self.branches -= {what[0]} if done[0] else set()
+        elif kind == "tag" and what[0] in self.branches:
+            self.tag(what[0])
+        elif kind == "put" and what[0] in self.branches:
+            for graph in self.graphs:
+                _put(graph, what[0], what[1])
+        elif kind == "merge" and self.branches.issuperset(what[0]):
+            outcomes = [self._merged(graph, *what[0]) for graph in self.graphs]
+            assert outcomes[0] == outcomes[1]
+        for name in self.branches:
+            assert sizes(self.graphs[0], name) == sizes(self.graphs[1], name)
+
+    def tag(self, branch):
+        """Give the head of a branch a name in both."""
+        for graph in self.graphs:
+            graph.create_tag(f"t{len(history_of(graph, branch))}-{branch}-{head_of(graph, branch)[-6:]}", branch)
+
+    def _start(self, name, source, back):
+        """Begin a branch, unless the cleanup took where it would begin."""
+        if source not in self.branches or back >= len(history_of(self.graphs[0], source)):
+            return
+        try:
+            for graph in self.graphs:
+                graph.create_branch(name, at=f"{source}~{back}")
+        except HistoryGoneError:
+            return
+        self.branches.add(name)
+
+    def _deleted(self, graph, name):
+        try:
+            graph.delete_branch(name)
+        except BranchInUseError:
+            return False
+        return True
+
+    def _merged(self, graph, source, target):
+        try:
+            return merge_branch(graph, source, target).outcome
+        except MergeConflictsError as error:
+            return {item.entity_id: item.kind for item in error.details.items}
+
+
+_BROUGHT = [("put", "one", {"d": 1}), ("merge", ("one", "main")), ("merge", ("one", "two")), ("unbranch", "one")]
+_MOVED = [("put", "main", {"b": 2}), ("put", "two", {"c": 2}), ("clean", 0)]
+
+
+@example(steps=[*_BROUGHT, ("put", "main", {"d": None}), *_MOVED, ("merge", ("two", "main"))])
+@example(steps=[*_BROUGHT, ("put", "two", {"d": None}), *_MOVED, ("merge", ("main", "two"))])
+@given(steps=_cleaned_steps)
+@settings(max_examples=150 if LONG else 10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_merge_gives_the_same_rows_with_and_without_a_cleanup_before_it(original, monkeypatch, steps):
+    # As if ten minutes had passed: no version of a manifest is young.
+    monkeypatch.setattr("omnigraph.engine.maintenance.cleanup._FENCE_S", 0)
+    with tempfile.TemporaryDirectory() as folder:
+        roots = [shutil.copytree(original, Path(folder) / name) for name in ("cleaned", "whole")]
+        with open_session(roots[0]) as cleaned, open_session(roots[1]) as whole:
+            pair = Pair(cleaned, whole)
+            for step in steps:
+                pair.run(*step)

@@ -7,7 +7,7 @@ from tests.crash.later import Torn, tear_at
 from tests.merge_graph import DRAFT, Template, change, head_of, put
 from tests.session_graph import open_session, read_graph
 
-from omnigraph.errors import CommitMissingError, MergeConflictsError
+from omnigraph.errors import CommitMissingError, HistoryGoneError, MergeConflictsError
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import merge_branch, preview_merge
@@ -137,17 +137,31 @@ def test_an_operation_goes_on_without_a_branch_that_goes_meanwhile(session, aski
     ASKING[asking](session)
 
 
-@pytest.mark.parametrize("deletion", DELETIONS)
-def test_a_merge_whose_base_goes_with_its_branch_starts_from_it_or_from_an_older_one(template, deletion):
+def test_a_merge_starts_from_a_base_whose_branch_goes_meanwhile(template):
     runtime = Runtime.system()
     with template.open(runtime=runtime) as session:
         before = preview_merge(session, DRAFT)
         assert before.base == head_of(session, SIDE)
-        runtime.failpoints.enable("history.merge.after_capture", lambda: DELETIONS[deletion](session))
-        result = merge_branch(session, DRAFT)
-        # A branch that was merged keeps its states when it is deleted; without them an older base has to do.
-        assert (result.base == before.base) == (deletion == "at once")
-        assert {"m", "d", "s0"} <= set(read_graph(session)[PERSON])
+        change(session, 'delete Person where name = "s0"')
+        runtime.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
+        # A branch that was merged keeps its states when it is deleted.
+        assert merge_branch(session, DRAFT).base == before.base
+        rows = set(read_graph(session)[PERSON])
+        assert {"m", "d", "s1"} <= rows
+        assert "s0" not in rows
+
+
+def test_a_merge_whose_base_is_lost_meanwhile_is_refused_and_changes_nothing(template):
+    runtime = Runtime.system()
+    with template.open(runtime=runtime) as session:
+        before = preview_merge(session, DRAFT)
+        change(session, 'delete Person where name = "s0"')
+        rows = read_graph(session)
+        runtime.failpoints.enable("history.merge.after_capture", lambda: _delete_rows_first(session))
+        with pytest.raises(HistoryGoneError) as refused:
+            merge_branch(session, DRAFT)
+        assert refused.value.details.commit_id == before.base
+        assert read_graph(session) == rows
 
 
 def test_conflicts_are_told_without_the_base_when_its_branch_goes(template):

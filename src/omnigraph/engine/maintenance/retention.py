@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
-from itertools import combinations
+from functools import partial
 from typing import Literal
 
+from omnigraph.engine.maintenance.bases import Made, MergeBases
 from omnigraph.errors import (
     BadValue,
     BranchMissingError,
@@ -20,7 +22,8 @@ from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.merged import is_merge
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.merged import MergedCommit
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, check_number, check_whole
@@ -29,7 +32,6 @@ _LONGEST_S = 1000 * 365 * 86400.0
 Protection = Literal["fork", "tag", "merge base", "merged", "new branch"]
 # What may be gone already: a cleanup that came before had no need to keep it.
 _OPTIONAL: frozenset[Protection | None] = frozenset({None, "merge base", "new branch"})
-Places = Mapping["CommitId | None", tuple[BranchName, int]]
 
 
 @record
@@ -73,16 +75,6 @@ class Retention:
 
 
 @record
-class Made:
-    """What cleanup has to know of a commit: the version that it made, when, and what it merged, if it did."""
-
-    version: int
-    published_at_ms: int
-    merged: CommitId | None = None
-    merge: Commit | None = None
-
-
-@record
 class LineHistory:
     """A live branch: its newest state, and the commits that landed on the branch itself, newest first."""
 
@@ -122,18 +114,11 @@ def read_histories(store: GraphStore) -> tuple[LineHistory, ...]:
     for name in store.branch_names():
         try:
             ref, newest = _read_branch(store, name)
-            own = tuple(
-                Made(
-                    version=one.manifest_version,
-                    published_at_ms=one.published_at_ms,
-                    merged=one.merged_parent,
-                    merge=one if is_merge(one) else None,
-                )
-                for one in _own_commits(store, name, ref, newest)
-            )
+            line = MAIN_INCARNATION if ref is None else ref.line
+            own = tuple(Made.of(one, line) for one in _own_commits(store, name, ref, newest))
         except BranchMissingError:
             continue
-        found.append(LineHistory(line=MAIN_INCARNATION if ref is None else ref.line, ref=ref, newest=newest, own=own))
+        found.append(LineHistory(line=line, ref=ref, newest=newest, own=own))
     return tuple(found)
 
 
@@ -160,23 +145,8 @@ def decide_kept(
 
     ``floors`` are those that have been recorded already, ``starts`` the versions that branches in the making start at.
     """
-    spared: dict[str, dict[int, Protection]] = {history.line.name: {} for history in histories}
-    places = _find_places(store, histories)
-    for name, version in _merge_points(histories, places):
-        spared[name][version] = "merge base"
-    names = {history.line.lance_branch: history.line.name for history in histories}
-    for start in starts:
-        if start.branch in names:
-            spared[names[start.branch]][start.version] = "new branch"
-    for history in histories:
-        if history.ref is not None:
-            spared.setdefault(history.ref.parent.name, {})[history.ref.forked_version] = "fork"
-            # A cleanup may have made a version since the commit, which has to stay readable by its own.
-            if history.ref.forked_at in places:
-                name, version = places[history.ref.forked_at]
-                spared.setdefault(name, {})[version] = "fork"
-    for tag in store.tags.list():
-        spared.setdefault(tag.line.name, {})[tag.manifest_version] = "tag"
+    commits = {made.id: made for history in histories for made in history.own}
+    spared = _referred_to(store, histories, commits, starts)
     kept = []
     for history in histories:
         head = history.newest.state
@@ -187,57 +157,105 @@ def decide_kept(
             # A branch that came since has recorded nothing, and another cleanup may have recorded more.
             floor = max(floor, floors.get(history.line.name, 0))
         kept.append(KeptVersions(history=history, floor=min(floor, head.version), spared=spared[history.line.name]))
-    return (*kept, *_decide_ended(store, kept, retention, now_ms))
+    live = {history.line for history in histories}
+    ended: dict[BranchIncarnation, list[Made]] = {}
+    for base in MergeBases(commits.values(), partial(_brought, store)).find(_starts(kept, commits)):
+        if base.line in live:
+            spared[base.line.name].setdefault(base.version, "merge base")
+        else:
+            ended.setdefault(base.line, []).append(base)
+    return (*kept, *_decide_ended(store, kept, ended, retention, now_ms))
+
+
+def _referred_to(
+    store: GraphStore, histories: Sequence[LineHistory], commits: Mapping[CommitId, Made], starts: Iterable[TablePin]
+) -> dict[str, dict[int, Protection]]:
+    """Return the versions, by branch, that branches and tags begin at."""
+    spared: dict[str, dict[int, Protection]] = {history.line.name: {} for history in histories}
+    names = {history.line.lance_branch: history.line.name for history in histories}
+    for start in starts:
+        if start.branch in names:
+            spared[names[start.branch]][start.version] = "new branch"
+    for history in histories:
+        if history.ref is not None:
+            spared.setdefault(history.ref.parent.name, {})[history.ref.forked_version] = "fork"
+            # A cleanup may have made a version since the commit, which has to stay readable by its own.
+            made = commits.get(history.ref.forked_at)
+            if made is not None:
+                spared[made.line.name][made.version] = "fork"
+    for tag in store.tags.list():
+        spared.setdefault(tag.line.name, {})[tag.manifest_version] = "tag"
+    return spared
+
+
+def _starts(kept: Sequence[KeptVersions], commits: Mapping[CommitId, Made]) -> Iterator[CommitId]:
+    """Yield the commits that branches are at, and those that a branch can be created from.
+
+    Between two merges the later state of a branch stands for the earlier ones: all that it has beyond them are commits
+    of the branch itself, of which the earlier state is the best that another one can have.
+    """
+    for item in kept:
+        yield item.history.newest.state.head.commit
+        spared = sorted(item.spared)
+        for made in item.history.own:
+            # What is published between two commits, such as a floor, is a state of the older one.
+            while spared and spared[-1] >= made.version:
+                spared.pop()
+                yield made.id
+            parent = None if made.merge is None or made.parent is None else commits.get(made.parent)
+            if parent is not None and item.keeps(made.version) and item.keeps(parent.version):
+                yield parent.id
+
+
+def _brought(store: GraphStore, merges: Sequence[Commit]) -> Iterator[MergedCommit]:
+    for found in store.merges.read_many(merges).values():
+        yield from found
 
 
 def _decide_ended(
-    store: GraphStore, kept: Sequence[KeptVersions], retention: Retention, now_ms: int
+    store: GraphStore,
+    kept: Sequence[KeptVersions],
+    bases: Mapping[BranchIncarnation, Sequence[Made]],
+    retention: Retention,
+    now_ms: int,
 ) -> Iterator[KeptVersions]:
     """Yield what stays of branches that were deleted after they were merged.
 
     Their states follow the same rule as if the branch were there, and go at the latest when no state of a merge is
-    left that brought them.
+    left that brought them. ``bases`` are those that a merge can start from, which stay in any case.
     """
     live = {item.history.line for item in kept}
     merges = [
         made.merge for item in kept for made in item.history.own if made.merge is not None and item.keeps(made.version)
     ]
-    reached: dict[BranchIncarnation, dict[int, Made]] = {}
+    reached: dict[BranchIncarnation, dict[int, Made]] = {line: {} for line in bases}
     for one in store.merges.iter_all(merges):
         if one.line not in live:
-            commit = one.commit
-            made = Made(version=commit.manifest_version, published_at_ms=commit.published_at_ms)
+            made = Made.of(one.commit, one.line)
             reached.setdefault(one.line, {})[made.version] = made
     for line, found in reached.items():
         own = tuple(found[version] for version in sorted(found, reverse=True))
         floor = retention.floor(own, now_ms) or 0
-        versions = [made.version for made in own if made.version >= floor]
-        try:
-            loaded = store.open_branches.load_ended(line, versions[0])
-        except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError):
-            # An earlier cleanup took it.
+        spared: dict[int, Protection] = {made.version: "merged" for made in own if made.version >= floor}
+        firm: dict[int, Protection] = {made.version: "merge base" for made in bases.get(line, ())}
+        # An earlier cleanup took the others, if it took the newest.
+        loaded = _load_newest(store, line, [*sorted(spared, reverse=True)[:1], *sorted(firm, reverse=True)])
+        if loaded is None:
             continue
-        history = LineHistory(line=line, ref=None, newest=GraphSnapshot(loaded, store.tables), own=own)
         yield KeptVersions(
-            history=history,
+            history=LineHistory(line=line, ref=None, newest=GraphSnapshot(loaded, store.tables), own=own),
             floor=loaded.state.version + 1,
-            spared=dict.fromkeys(versions, "merged"),
+            spared=spared | firm,
             is_ended=True,
         )
 
 
-def _merge_points(histories: Sequence[LineHistory], places: Places) -> set[tuple[BranchName, int]]:
-    """Return the states that a merge between two branches could start from: the last ones that both have in them."""
-    by_name = {history.line.name: history for history in histories}
-    merges = {
-        history.line.name: [(made.version, places[made.merged]) for made in history.own if made.merged in places]
-        for history in histories
-    }
-    reached = [_reach(history, by_name, merges) for history in histories]
-    found = set()
-    for one, other in combinations(reached, 2):
-        found |= {(name, min(one[name], other[name])) for name in one.keys() & other.keys()}
-    return {(name, version) for name, version in found if name in by_name}
+def _load_newest(store: GraphStore, line: BranchIncarnation, versions: Iterable[int]) -> LoadedManifest | None:
+    """Return the first of some versions of a line that was not reclaimed."""
+    for version in versions:
+        with suppress(BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError):
+            return store.open_branches.load_ended(line, version)
+    return None
 
 
 def _own_commits(
@@ -248,37 +266,3 @@ def _own_commits(
         if ref is not None and (commit.branch != name or commit.manifest_version <= ref.forked_version):
             return
         yield commit
-
-
-def _find_places(store: GraphStore, histories: Sequence[LineHistory]) -> Places:
-    """Return where commits that were merged, or that branches began at, have landed."""
-    wanted = {made.merged for item in histories for made in item.own} | {
-        item.ref.forked_at for item in histories if item.ref is not None
-    }
-    wanted.discard(None)
-    found: dict[CommitId | None, tuple[BranchName, int]] = {}
-    for item in histories if wanted else ():
-        for commit in _own_commits(store, item.line.name, item.ref, item.newest):
-            if commit.id in wanted:
-                found[commit.id] = commit.branch, commit.manifest_version
-    return found
-
-
-def _reach(
-    history: LineHistory,
-    by_name: Mapping[BranchName, LineHistory],
-    merges: Mapping[BranchName, Sequence[tuple[int, tuple[BranchName, int]]]],
-) -> dict[BranchName, int]:
-    """Return, per branch, the newest of its versions that a branch has in it, directly or through merges."""
-    found: dict[BranchName, int] = {}
-    waiting = [(history.line.name, history.newest.state.version)]
-    while waiting:
-        name, version = waiting.pop()
-        if name not in by_name or found.get(name, -1) >= version:
-            continue
-        found[name] = version
-        ref = by_name[name].ref
-        if ref is not None:
-            waiting.append((ref.parent.name, ref.forked_version))
-        waiting += [source for at, source in merges[name] if at <= version]
-    return found

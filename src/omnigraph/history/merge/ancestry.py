@@ -14,9 +14,7 @@ from omnigraph.values import CommitId
 Graph = Mapping[CommitId, Commit]
 
 
-def best_common_ancestor(
-    commits: Graph, source: CommitId, target: CommitId, without: Collection[CommitId] = ()
-) -> Commit | None:
+def best_common_ancestor(commits: Graph, source: CommitId, target: CommitId) -> Commit | None:
     """Return the best commit that is reachable from both, over first and merged parents.
 
     A common commit that is an ancestor of another common one is never the best: what lies between them belongs to
@@ -27,10 +25,9 @@ def best_common_ancestor(
         commits: what is known; parents that are missing in it end the search there.
         source: where one side stands.
         target: where the other side stands.
-        without: commits that do not count, because their states cannot be read.
     """
     from_source, from_target = _distances(commits, source), _distances(commits, target)
-    common = (from_source.keys() & from_target.keys()).difference(without)
+    common = from_source.keys() & from_target.keys()
     if not common:
         return None
     dominated = {parent for commit_id in common for parent in _parents(commits[commit_id]) if parent in common}
@@ -53,12 +50,10 @@ class SupportsLines:
         brought: the commits that merges brought, without those that merges among these brought.
         is_apart: whether the commits of a line, given newest first, are surely in no other history but by merges whose
             second parent is among the known commits.
-        without: commits that cannot be the base, because their states cannot be read.
     """
 
     brought: Callable[[Sequence[Commit]], Iterable[Commit]]
     is_apart: Callable[[Sequence[Commit], Graph], bool] = lambda _line, _known: False
-    without: Collection[CommitId] = ()
     known: dict[CommitId, Commit] = field(default_factory=dict)
     _source: _Line | None = None
     _target: _Line | None = None
@@ -73,7 +68,7 @@ class SupportsLines:
         self.known.update(ours.drawn)
         self.known.update(theirs.drawn)
         self._follow_merges(ours, theirs)
-        return best_common_ancestor(self.known, theirs.newest, ours.newest, self.without)
+        return best_common_ancestor(self.known, theirs.newest, ours.newest)
 
     def new_commits(self) -> tuple[list[Commit], set[CommitId]]:
         """Return what the target gets from the source: a stretch of first parents, newest first, and where to stop.

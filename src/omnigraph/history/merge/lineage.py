@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from omnigraph.errors import GoneState, HistoryGoneError
 from omnigraph.history.merge.ancestry import Graph, SupportsLines
 from omnigraph.records import record
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
@@ -33,29 +34,47 @@ class Related:
     had: frozenset[CommitId]
 
 
-def relate(
-    store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
-) -> Related:
-    """Return how two states stand to each other; ``without`` are commits whose states cannot be read."""
-    names = source.state.head.branch, target.state.head.branch
+def relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> Related:
+    """Return how two states stand to each other.
+
+    Raises:
+        HistoryGoneError: it is not recorded what a merge brought that their base depends on.
+    """
+    incarnations = source.state.head.incarnation, target.state.head.incarnation
 
     def brought(merges: Sequence[Commit]) -> Iterable[Commit]:
         found = store.merges.read_many(merges)
+        for merge in merges:
+            if merge.id not in found:
+                raise base_gone(source, target, merge.id, merge.branch)
         return (one.commit for part in found.values() for one in part)
 
     def is_apart(line: Sequence[Commit], known: Graph) -> bool:
-        return _is_apart(store, line, known, names)
+        return _is_apart(store, line, known, incarnations)
 
-    lines = SupportsLines(brought=brought, is_apart=is_apart, without=without)
+    lines = SupportsLines(brought=brought, is_apart=is_apart)
     base = lines.base_of(store.iter_commits(source), store.iter_commits(target))
     commits, had = lines.new_commits()
     return Related(base=base, commits=tuple(commits), had=frozenset(had))
 
 
-def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, names: Collection[BranchName]) -> bool:
+def base_gone(source: GraphSnapshot, target: GraphSnapshot, commit: CommitId, branch: BranchName) -> HistoryGoneError:
+    """Return the error for a merge that cannot tell which side changed what, because of a commit that was reclaimed."""
+    ours, theirs = target.state.head.branch, source.state.head.branch
+    return HistoryGoneError(
+        f"branches '{theirs}' and '{ours}' cannot be merged: the state of commit '{commit}', which both have, was"
+        " reclaimed",
+        details=GoneState(commit_id=commit, branch=branch),
+        hint=f"see how they differ (omnigraph diff {ours} {theirs}), write what you want of that to '{ours}', and go on"
+        " with a new branch of it",
+    )
+
+
+def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, incarnations: Collection[str]) -> bool:
     """Whether marks say that no other branch has commits of a line; of main there are no marks.
 
-    That spares reading what every merge into the other branch brought.
+    That spares reading what every merge into the other branch brought. ``incarnations`` are the two branches: another
+    one that once had the name of one of them may have brought commits elsewhere.
     """
     own = {commit.branch for commit in line}
     if MAIN_INCARNATION.name in own:
@@ -66,7 +85,7 @@ def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, names: Co
         if ref is None:
             return False
         for mark in refs.marks.of(ref.line):
-            is_known = mark.kind == "tag" or (mark.kind == "branch" and mark.name in names)
+            is_known = mark.kind == "tag" or (mark.kind == "branch" and mark.identity in incarnations)
             merge = known.get(CommitId(mark.identity)) if mark.kind == "merge" else None  # type: ignore[arg-type] # compared only
             if not is_known and (merge is None or merge.merged_parent not in known):
                 return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -12,6 +12,7 @@ from omnigraph.errors import (
     BadValue,
     BranchMissingError,
     CommitMissingError,
+    GoneState,
     HistoryGoneError,
     MergeBaseMissingError,
     MissingThing,
@@ -32,7 +33,7 @@ from omnigraph.history.merge.conflicts import (
     schema_conflict,
     table_receipts,
 )
-from omnigraph.history.merge.lineage import Related, record_merge, relate
+from omnigraph.history.merge.lineage import Related, base_gone, record_merge, relate
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.merge.planning import (
     MergePlan,
@@ -181,6 +182,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         UsageError: both names are the same, or there is no such resolution.
         BranchMissingError: there is no such branch.
         MergeBaseMissingError: the branches share no commit.
+        HistoryGoneError: the state that the merge starts from was reclaimed.
         MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
         MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
@@ -212,7 +214,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured, gate, planner)
-            relation, plan, done = merging.run(relation, ways)
+            plan, done = merging.run(relation, ways)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -243,7 +245,7 @@ def preview_merge(
     ``gate`` looks at the merge if it has no conflicts.
 
     Raises:
-        UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
+        UsageError, BranchMissingError, MergeBaseMissingError, HistoryGoneError: as for the merge itself.
     """
     names = _names(source, target)
     ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
@@ -252,7 +254,7 @@ def preview_merge(
     plan: MergePlan | None = None
     conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, ways, planner)
+        sides, plan = _plan(graph, relation, captured, ours, ways, planner)
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or plan.find_rule_conflicts(sides, ours, max_conflicts)
     if gate is not None and not conflicts:
@@ -282,11 +284,11 @@ class _Merging:
     gate: Gate | None
     planner: Planner
 
-    def run(self, relation: _Relation, ways: Ways) -> tuple[_Relation, MergePlan, CommitResult]:
+    def run(self, relation: _Relation, ways: Ways) -> tuple[MergePlan, CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways, self.planner)
+            sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways, self.planner)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -322,7 +324,7 @@ class _Merging:
             )
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
-        return relation, plan, done
+        return plan, done
 
     def _record(self, found: Related, newest: GraphSnapshot) -> None:
         """Write down what the merge brings to the state that it is about to be published on."""
@@ -365,10 +367,8 @@ def _ways(resolve: Resolution | None, decisions: object, max_conflicts: int, mem
     return Ways(rest=resolve, rows=tuple(decisions), max_conflicts=max_conflicts, memory_bytes=memory_bytes)
 
 
-def _relate(
-    store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
-) -> _Relation:
-    found = relate(store, source, target, without)
+def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> _Relation:
+    found = relate(store, source, target)
     base = found.base
     if base is None:
         names = f"'{source.state.head.branch}' and '{target.state.head.branch}'"
@@ -390,32 +390,25 @@ def _plan(
     target: GraphSnapshot,
     ways: Ways,
     planner: Planner,
-) -> tuple[_Relation, Sides, MergePlan]:
-    """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
+) -> tuple[Sides, MergePlan]:
+    """Plan a merge from the state of its base, and from no other: an older one would bring back what was deleted since.
 
     Raises:
-        BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
+        HistoryGoneError: the state of the base, or something else that it needs, is gone.
+        BranchMissingError: a branch was deleted.
     """
-    gone: set[CommitId] = set()
-    while True:
-        try:
-            sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, planner(sides, graph.catalog_at, ways, graph.runtime.failpoints)
-        except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
-            gone.add(relation.base.id)
-            try:
-                other = _relate(graph.store, source, target, gone)
-            except MergeBaseMissingError:
-                raise error from None
-            if other.outcome is MergeOutcome.ALREADY_UP_TO_DATE or other.base.id in gone:
-                raise
-            relation = other
-
-
-def _merge_sides(store: GraphStore, relation: _Relation, source: GraphSnapshot, target: GraphSnapshot) -> Sides:
-    is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
-    base = target if is_fast else store.snapshot_of(relation.base)
-    return Sides(base=base, source=source, target=target)
+    base = relation.base
+    try:
+        is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
+        sides = Sides(base=target if is_fast else graph.store.snapshot_of(base), source=source, target=target)
+    except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
+        raise base_gone(source, target, base.id, base.branch) from error
+    try:
+        return sides, planner(sides, graph.catalog_at, ways, graph.runtime.failpoints)
+    except HistoryGoneError as error:
+        if isinstance(error.details, GoneState) and error.details.commit_id == sides.base.state.head.commit:
+            raise base_gone(source, target, base.id, base.branch) from error
+        raise
 
 
 def _changed(member: str, captured: GraphSnapshot, store: GraphStore) -> ReadSetChangedError:
