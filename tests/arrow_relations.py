@@ -96,6 +96,9 @@ class ArrowRelation:
     def where_equal(self, left, right):
         return _spread([row for row in self._rows() if row[left] == row[right]], self._schema)
 
+    def where_different(self, left, right):
+        return _spread([row for row in self._rows() if row[left] != row[right]], self._schema)
+
     def total(self, keys, factors, into):
         sums = {} if keys else {(): {into: 0}}
         for row in self._rows():

@@ -46,30 +46,27 @@ class Step:
 
 
 def reach(graph: Graph, walk: Walk, start: str, allows: Allows, max_hops: int) -> dict[str, int]:
-    """Return the ids that a walk from ``start`` emits, exactly as the language defines it, each with its hop."""
-    same = walk.is_same_type
-    visited = {start} if same else set()
-    high = walk.high if walk.high is not None else max_hops + 1
-    if not same:
-        high = min(high, 1)
-    frontier: list[str] = [start]
-    emitted: dict[str, int] = {}
+    """Return the ids that a range of hops has from ``start``, each with the least number of hops of the range.
+
+    A node is in it if a walk of so many edges leads there, whatever shorter walks there are. No edge from a node to
+    itself is part of a longer walk, and the start is in it by such an edge of its own only.
+    """
+    if not walk.is_same_type:
+        return {step.node: 1 for step in steps(graph, walk, start, allows) if walk.low == 1}
+    nodes = len(graph.nodes[walk.ends[0]])
+    # A shortest walk beyond the least number of hops passes no node twice.
+    high = min(walk.low + nodes, walk.high or walk.low + nodes)
+    ends, found = {start}, dict[str, int]()
+    if walk.low == 1 and any(step.node == start for step in steps(graph, walk, start, allows)):
+        found[start] = 1
     for hop in range(1, high + 1):
-        found = []
-        for node in frontier:
-            for other in sorted({step.node for step in steps(graph, walk, node, allows)}):
-                if same and other == node:
-                    if hop >= walk.low:
-                        emitted.setdefault(other, hop)
-                elif other not in visited or not same:
-                    if walk.high is None and hop > max_hops:
-                        raise Fault("hops", f"more than {max_hops} hops from {start}", is_certain=False)
-                    visited.add(other)
-                    found.append(other)
-                    if hop >= walk.low:
-                        emitted.setdefault(other, hop)
-        frontier = found
-    return emitted
+        ends = {step.node for node in ends for step in steps(graph, walk, node, allows) if step.node != node}
+        if hop >= walk.low:
+            for end in ends - {start}:
+                found.setdefault(end, hop)
+    if walk.high is None and max(found.values(), default=0) > max_hops:
+        raise Fault("hops", f"more than {max_hops} hops from {start}", is_certain=False)
+    return found
 
 
 def steps(graph: Graph, walk: Walk, node: str, allows: Allows) -> Iterator[Step]:
@@ -83,41 +80,18 @@ def steps(graph: Graph, walk: Walk, node: str, allows: Allows) -> Iterator[Step]
 
 
 def shortest_paths(graph: Graph, walk: Walk, start: str, goal: str, hops: int, allows: Allows) -> list[dict[str, Any]]:
-    """Return every path of ``hops`` edges to a node that a walk emits at that hop, least sequence of nodes first.
-
-    No node stands twice in a path, but for the last one where a self-loop emits it.
-    """
+    """Return every walk of ``hops`` edges to a node that a range has at that hop, least sequence of nodes first."""
     found: list[list[Step]] = []
 
-    def extend(node: str, seen: frozenset[str], path: list[Step]) -> None:
+    def extend(node: str, path: list[Step]) -> None:
         if len(path) == hops:
             if node == goal:
                 found.append(path)
             return
         for step in steps(graph, walk, node, allows):
-            is_loop = walk.is_same_type and step.node == node
-            if (is_loop and len(path) == hops - 1) or (step.node not in seen):
-                extend(step.node, seen | {step.node}, [*path, step])
+            if not walk.is_same_type or step.node != node or start == goal:
+                extend(step.node, [*path, step])
 
-    extend(start, frozenset({start}) if walk.is_same_type else frozenset(), [])
-    # A path that goes round is no shortest one: each of its nodes is as far from the start as it can be.
-    found = [path for path in found if _is_direct(graph, walk, start, path, allows)]
+    extend(start, [])
     found.sort(key=lambda path: ([step.node for step in path], [(step.edge, step.edge_type) for step in path]))
     return [{"nodes": [start, *(step.node for step in path)], "edges": [step.edge for step in path]} for path in found]
-
-
-def _is_direct(graph: Graph, walk: Walk, start: str, path: list[Step], allows: Allows) -> bool:
-    if not walk.is_same_type:
-        return True
-    distance = {start: 0}
-    frontier = [start]
-    while frontier:
-        node = frontier.pop(0)
-        for step in steps(graph, walk, node, allows):
-            if step.node not in distance:
-                distance[step.node] = distance[node] + 1
-                frontier.append(step.node)
-    nodes = [start, *(step.node for step in path)]
-    is_loop = len(nodes) > 1 and nodes[-1] == nodes[-2]
-    straight = nodes[:-1] if is_loop else nodes
-    return all(distance[node] == place for place, node in enumerate(straight))

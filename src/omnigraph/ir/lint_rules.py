@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
@@ -47,8 +47,23 @@ def doubts_of(checked: CheckedQuery) -> list[Doubt]:
             stages: tuple[ast.Stage | ast.ReadBody, ...] = (*arm.stages, own)
             found += [doubt for stage in stages for doubt in _doubts_of_rows(stage)]
     found += _doubts_of_rules(checked)
+    found += _useless_bounds(checked)
     unique = {(doubt.span.start, doubt.message): doubt for doubt in found}
     return [unique[key] for key in sorted(unique)]
+
+
+def _useless_bounds(node: Any) -> Iterator[Doubt]:
+    """Yield hop bounds over edges that lead to nodes where no edge of the same type begins."""
+    if isinstance(node, CheckedTraversal) and node.max_hops != 1 and not node.edge.is_same_type:
+        names = "|".join(edge.name for edge in node.edges)
+        message = f"the ends of {names} have different types, so that no walk has more than one hop"
+        yield Doubt(span=node.hops_span, message=message, advice="leave the bounds out")
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _useless_bounds(item)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Catalog | NodeType | EdgeType | Span):
+        for part in dataclasses.fields(node):
+            yield from _useless_bounds(getattr(node, part.name))
 
 
 def _matches_of(body: ast.MutationBody) -> list[tuple[ast.Clause, ...]]:

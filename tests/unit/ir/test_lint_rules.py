@@ -19,6 +19,7 @@ edge MemberOf: Person -> Team
 
 
 INDEXED = "add @index to it, or use 'union'"
+ONE_HOP = "the ends of MemberOf have different types, so that no walk has more than one hop; leave the bounds out"
 PAIRED = "all rows are paired; add a traversal or a condition that joins them"
 
 
@@ -76,6 +77,14 @@ def warnings_of(text: str) -> tuple[str, ...]:
         (
             "query q() { match { $p: Person } return distinct { $p.town, count(*) as n } }",
             "1:52: distinct has no effect: beside an aggregate, rows are grouped by everything else; remove 'distinct'",
+        ),
+        (
+            "query q() { match { $p: Person $p memberOf{1,6} $t } return { $p.name, $t.code } }",
+            "1:43: " + ONE_HOP,
+        ),
+        (
+            "query q() { match { $p: Person not { $p memberOf{2,} $_ } } return { $p.name } }",
+            "1:49: " + ONE_HOP,
         ),
         (
             "query q() { match { $p: Person } return { $p.name } offset 20 limit 10 }",

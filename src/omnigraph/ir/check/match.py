@@ -36,7 +36,7 @@ from omnigraph.ir.check.values import check_inline_value
 from omnigraph.ir.types import PATH, are_comparable, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.build_clauses import edge_reading
-from omnigraph.lang.source import Span
+from omnigraph.lang.source import NOWHERE, Span
 
 # What to do about a type that the branch has and an earlier state of it does not.
 _READ_LATER = "read a later state, or use the schema of that commit"
@@ -169,6 +169,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope, *, is_path: bool = F
         alternatives=edges[1:],
         source_types=scope.types_of(traversal.source.name),
         destination_types=scope.types_of(traversal.destination.name),
+        hops_span=NOWHERE if traversal.hops is None else traversal.hops.span,
     )
 
 

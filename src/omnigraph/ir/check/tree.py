@@ -10,7 +10,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Pr
 from omnigraph.ir.model import InsertMode
 from omnigraph.ir.types import PATH
 from omnigraph.lang.gq import ast
-from omnigraph.lang.source import SourceText, Span
+from omnigraph.lang.source import NOWHERE, SourceText, Span
 from omnigraph.records import record
 
 Direction = Literal["out", "in", "both"]
@@ -92,6 +92,7 @@ class CheckedTraversal:
     keeps_all_paths: bool = False
     source_types: tuple[str, ...] = ()
     destination_types: tuple[str, ...] = ()
+    hops_span: Span = field(default=NOWHERE, compare=False)
 
     @property
     def edges(self) -> tuple[EdgeType, ...]:

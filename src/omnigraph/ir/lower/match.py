@@ -368,7 +368,6 @@ class _Pipeline:
                 max_hops=max_hops,
                 filters=tuple(self.pushed.pop(reached, ())),
                 edge_variable=traversal.edge_variable,
-                is_backward=is_backward,
             )
         )
         self.bound.add(reached)
@@ -388,7 +387,6 @@ class _Pipeline:
             edge_variable=traversal.walked_edge,
             condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
             binds_edge=traversal.edge_variable is not None,
-            is_backward=is_backward,
             path=None if traversal.path is None else f"${traversal.path}",
             keeps_all_paths=traversal.keeps_all_paths,
         )

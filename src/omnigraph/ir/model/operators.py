@@ -90,9 +90,7 @@ class Widen:
 class Expand:
     """From each row's ``source`` to the entities it reaches over ``edge``.
 
-    ``direction`` is seen from ``source``. ``is_backward`` says that the walk starts at the written destination: the
-    answer is still what the written source reaches, which differs from plain reversal only where a bound above one
-    hop meets a self-loop.
+    ``direction`` is seen from ``source``, which may be the written destination: walks have the same ends either way.
     """
 
     source: str
@@ -104,7 +102,6 @@ class Expand:
     max_hops: int = 1
     filters: tuple[Predicate, ...] = ()
     edge_variable: str | None = None
-    is_backward: bool = False
 
     def __str__(self) -> str:
         return f"expand{_route(self)}"
@@ -115,9 +112,9 @@ class Walk:
     """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
 
     Each edge has any of the types ``edges``. ``condition`` knows it as ``edge_variable`` and may look at anything else
-    that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
-    ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
-    node, and fails beyond the number of hops that the options of the read allow.
+    that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction
+    means what it means for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new node, and fails
+    beyond the number of hops that the options of the read allow.
 
     ``path`` names the least of the shortest ways to each node, or all of them. It is found from the written source;
     ``goal`` is then where it ends, if that is bound before.
@@ -134,7 +131,6 @@ class Walk:
     edge_variable: str | None = None
     condition: Predicate | None = None
     binds_edge: bool = False
-    is_backward: bool = False
     path: str | None = None
     keeps_all_paths: bool = False
     goal: str | None = None
@@ -161,9 +157,8 @@ def _route(step: Expand | Walk) -> str:
     hops = "" if (step.min_hops, step.max_hops) == (1, 1) else f"{{{step.min_hops},{most}}}"
     name = f"{'' if step.edge_variable is None else f'${step.edge_variable}:'}{step.edge}{hops}"
     arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[step.direction]
-    backward = " backward" if step.is_backward else ""
     end = f"${step.destination}: {step.destination_type}"
-    return f"{backward} ${step.source} {arrow} {end}{_where(step.filters)}"
+    return f" ${step.source} {arrow} {end}{_where(step.filters)}"
 
 
 @record

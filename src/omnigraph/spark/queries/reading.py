@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 
 from omnigraph.catalog.model import EdgeType
@@ -52,14 +52,12 @@ class Bounds:
     Args:
         min_hops: the least number of hops.
         max_hops: the greatest.
-        is_backward: the walk begins at the written destination, whose own self-loop counts then.
-        on_new_nodes: called with every hop beyond ``quiet_hops`` that meets new nodes; raises to stop the walk.
-        quiet_hops: how many hops may meet new nodes before ``on_new_nodes`` is called; None if it never is.
+        on_new_nodes: called with every hop beyond ``quiet_hops`` that a walk has to take; raises to stop the walk.
+        quiet_hops: how many hops a walk may have to take before ``on_new_nodes`` is called; None if it never is.
     """
 
     min_hops: int
     max_hops: int
-    is_backward: bool
     on_new_nodes: Callable[[int], None] | None = None
     quiet_hops: int | None = None
 
@@ -86,8 +84,7 @@ def reach(
 ) -> Relation:
     """Return what every start reaches, once, in column ``node`` beside those of the start.
 
-    Each hop but the last one runs here. A node is reached at its distance. Besides, one with an edge to itself is
-    reached one hop after its distance; the start has distance zero and is reached in that way only.
+    Each hop but the last one runs here. What is reached says :func:`omnigraph.engine.query.topology.reach`.
 
     Args:
         starts: where walks begin, each once.
@@ -98,35 +95,51 @@ def reach(
     """
     own = {name: name for name in starts.rows.names}
     frontier = starts.rows.select({**own, NODE: starts.node})
-    if bounds.min_hops > bounds.max_hops:
-        return frontier.limit(0)
-    keys = [*starts.keys, NODE]
-    same = {name: name for name in keys}
     edges = edges.cut()
-    loops = edges.where_equal(SOURCE, TARGET)
-    visited, reached = frontier.select(same), list[Relation]()
-    for hop in range(1, bounds.max_hops + 1):
-        if hop >= bounds.min_hops:
-            at = starts.node if bounds.is_backward else NODE
-            looped = passing(frontier.join(loops, {at: SOURCE}, how="inner", build=build))
-            reached.append(looped.select({**own, NODE: NODE}))
+    keys = [*starts.keys, NODE]
+    reached = list[Relation]()
+    if bounds.min_hops == 1:
+        looped = passing(frontier.join(edges.where_equal(SOURCE, TARGET), {NODE: SOURCE}, how="inner", build=build))
+        reached.append(looped.select({**own, NODE: NODE}))
+    else:
+        edges = edges.where_different(SOURCE, TARGET).cut()
+
+    def ahead(frontier: Relation) -> Relation:
         found = passing(frontier.join(edges, {NODE: SOURCE}, how="inner", build=build))
-        found = found.select({**own, NODE: TARGET}).distinct(keys)
-        frontier = found.join(visited, same, how="anti", build="hash_right", nulls=starts.nulls)
-        if hop < bounds.max_hops or bounds.on_new_nodes is not None:
-            frontier = frontier.cut()
-        if hop >= bounds.min_hops:
-            reached.append(frontier)
-        is_told = bounds.quiet_hops is not None and hop > bounds.quiet_hops
-        if (hop < bounds.max_hops or is_told) and frontier.is_empty():
-            break
-        if is_told and bounds.on_new_nodes is not None:
-            bounds.on_new_nodes(hop)
-        visited = visited.union(frontier.select(same))
-    every = reached[0] if reached else frontier
+        return found.select({**own, NODE: TARGET}).distinct(keys)
+
+    reached += _hops(starts, frontier, bounds, ahead)
+    if not reached:
+        return frontier.limit(0)
+    every = reached[0]
     for more in reached[1:]:
         every = every.union(more)
     return every.distinct(keys)
+
+
+def _hops(
+    starts: Starts, frontier: Relation, bounds: Bounds, ahead: Callable[[Relation], Relation]
+) -> Iterator[Relation]:
+    """Yield what each hop of the range meets other than the start."""
+    min_hops, same = bounds.min_hops, {name: name for name in (*starts.keys, NODE)}
+    visited = frontier.select(same)
+    for hop in range(1, bounds.max_hops + 1):
+        frontier = ahead(frontier)
+        if hop > min_hops or min_hops == 1:
+            # Up to the least number of hops a frontier has all that a walk of so many edges leads to.
+            frontier = frontier.join(visited, same, how="anti", build="hash_right", nulls=starts.nulls)
+        is_told = bounds.quiet_hops is not None and hop > bounds.quiet_hops
+        if hop < bounds.max_hops or is_told:
+            frontier = frontier.cut()
+        others = frontier if min_hops == 1 else frontier.where_different(starts.node, NODE)
+        if hop >= min_hops:
+            yield others
+        if (hop < bounds.max_hops or is_told) and frontier.is_empty():
+            return
+        if is_told and bounds.on_new_nodes is not None and not others.is_empty():
+            bounds.on_new_nodes(hop)
+        if hop >= min_hops:
+            visited = frontier.select(same) if hop == min_hops > 1 else visited.union(frontier.select(same))
 
 
 @record

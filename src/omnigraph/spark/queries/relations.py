@@ -70,6 +70,9 @@ class Relation(Protocol):
     def where_equal(self, left: str, right: str) -> Self:
         """Return the rows in which two columns are equal."""
 
+    def where_different(self, left: str, right: str) -> Self:
+        """Return the rows in which two columns differ."""
+
     def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> Self:
         """Return for each value of the keys the sum of the products of the factors, one for a row without factors.
 
@@ -181,6 +184,11 @@ class FrameRelation:
         """Return the rows in which two columns are equal."""
         made = self.made()
         return FrameRelation(frame=made.where(made[left] == made[right]), names=self.names)
+
+    def where_different(self, left: str, right: str) -> FrameRelation:
+        """Return the rows in which two columns differ."""
+        made = self.made()
+        return FrameRelation(frame=made.where(made[left] != made[right]), names=self.names)
 
     def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> FrameRelation:
         """Return for each value of the keys the sum of the products of the factors."""

@@ -78,7 +78,7 @@ def _edge_layout(reading: Reading, step: Expand, edge: EdgeType, live: Live) -> 
 def _reach(reading: Reading, match: Match, step: Expand, end: Layout) -> tuple[Relation, Layout]:
     edge = reading.facts.catalog.edges[step.edge]
     match, rows = reading.rows(match)
-    bounds = Bounds(min_hops=step.min_hops, max_hops=step.max_hops, is_backward=step.is_backward)
+    bounds = Bounds(min_hops=step.min_hops, max_hops=step.max_hops)
     if reading.walked_rows(edge, step.direction) <= reading.sizes.local_edges:
         edges = reading.edges_task(edge, step.direction)
         walk = WalkTask(

@@ -94,7 +94,6 @@ def _reached(reading: Reading, match: Match, rows: Relation, step: Walk, end: La
     bounds = Bounds(
         min_hops=step.min_hops,
         max_hops=most_hops(context, step) if is_same_type else 1,
-        is_backward=step.is_backward,
         on_new_nodes=partial(_check_hops, reading.given, step) if step.max_hops is None else None,
         quiet_hops=reading.given.max_hops if step.max_hops is None else None,
     )

@@ -47,7 +47,7 @@ def test_a_turned_walk_keeps_what_its_bounds_mean() -> None:
     body = 'match { $p: Person  $p knows{2,3} $f  $f: Person { name: "Bo" } } return { $p.name }'
     _, walk = plan(body).steps
     assert isinstance(walk, Expand)
-    assert (walk.source, walk.direction, walk.is_backward) == ("f", "in", True)
+    assert (walk.source, walk.direction, walk.min_hops, walk.max_hops) == ("f", "in", 2, 3)
 
 
 def test_a_cycle_is_closed_by_a_test() -> None:

@@ -56,7 +56,6 @@ def reached(
             step.min_hops,
             step.max_hops,
             same_type=context.catalog.edges[step.edge].is_same_type,
-            is_backward=step.is_backward,
             check=context.limits.check,
         )
     targets = near.target_ids(found)

@@ -38,7 +38,7 @@ class PathSearch:
         backward: the same edges seen from where they lead, with their own ``allows``; given with goals, or not at all.
         is_capped: whether the greatest number of hops is a cap that no row may need.
         check: called with the bytes that are about to be taken; raises to stop the search.
-        on_new_nodes: called with every hop that meets a node for the first time; raises to stop the search.
+        on_new_nodes: called with every hop that a path has to take; raises to stop the search.
     """
 
     adjacency: Adjacency
@@ -77,7 +77,7 @@ class _Links:
 
 @record(frozen=False)
 class _Level:
-    """Nodes at one distance from the start of their row; ``ranks`` order them by the least path that leads there."""
+    """Nodes so many hops from the start of their row; ``ranks`` order them by the least walk that leads there."""
 
     rows: Positions
     nodes: Positions
@@ -88,37 +88,47 @@ class _Level:
 def shortest_paths(search: PathSearch, codes: Positions) -> Iterator[FoundPaths]:
     """Yield the shortest paths from the node of every row to each node that a walk reaches.
 
-    A node is reached at its distance. One that is nearer than the least number of hops is reached if the last hop is
-    an edge to itself. Where goals are known, the search of a row ends at the hop that meets its goal.
+    :mod:`omnigraph.engine.query.topology.expansion` says what a walk reaches. Where goals are known, the search of a
+    row ends at the first hop of the range that meets its goal.
     """
-    width = max(1, search.adjacency.target_count)
+    width, min_hops = max(1, search.adjacency.target_count), search.min_hops
     rows = np.arange(len(codes))
     corridor = _corridor(search, codes)
     levels = [_Level(rows=rows, nodes=codes, ranks=np.zeros(len(codes), dtype=np.int64))]
-    visited = rows * width + codes if search.is_same_type else _NONE
+    visited = rows * width + codes if search.is_same_type and min_hops == 1 else _NONE
     for hop in range(1, (search.max_hops if search.is_same_type else 1) + 1):
         last = levels[-1]
         if not len(last.rows):
             return
         sources, targets, edges = _followed(search, last, _unfinished(search, last, hop, corridor))
         is_loop = (targets == last.nodes[sources]) & search.is_same_type
-        if hop == search.min_hops:
+        if hop == min_hops == 1:
             yield _traced(search, levels, _loops(search, sources[is_loop], edges[is_loop]))
         keys = last.rows[sources] * width + targets
-        ahead = ~is_loop & ~np.isin(keys, visited)
-        if search.goals is not None:
-            # What lies behind a goal is on no way to it.
-            ahead &= last.nodes[sources] != search.goals[last.rows[sources]]
+        ahead = ~is_loop
+        if hop > min_hops or min_hops == 1:
+            # Up to the least number of hops every walk counts; from there on, the first ones that meet a node.
+            ahead &= ~np.isin(keys, visited)
+            if search.goals is not None:
+                # What lies behind a goal is on no way to it.
+                ahead &= last.nodes[sources] != search.goals[last.rows[sources]]
         if corridor is not None:
             ahead &= corridor.holds(hop, last.rows[sources], keys)
         levels.append(_next_level(search, last, sources[ahead], keys[ahead], edges[ahead]))
-        if len(levels[-1].rows):
+        if _others(search, levels).any():
             search.on_new_nodes(hop)
-        if search.is_same_type:
+        if hop >= min_hops and search.is_same_type:
             visited = np.union1d(visited, keys[ahead])
         search.check(_CODE_BYTES * (len(visited) + sum(len(level.rows) for level in levels)))
-        if hop >= search.min_hops:
+        if hop >= min_hops:
             yield _traced(search, levels)
+
+
+def _others(search: PathSearch, levels: list[_Level]) -> Mask:
+    """Return which nodes of the last level are not the start of their row."""
+    first, last = levels[0], levels[-1]
+    is_other: Mask = last.nodes != first.nodes[last.rows]
+    return is_other if search.is_same_type else np.ones(len(is_other), dtype=np.bool_)
 
 
 @record(frozen=False)
@@ -236,11 +246,12 @@ def _unfinished(search: PathSearch, level: _Level, hop: int, corridor: _Corridor
     """Return the places of a level from which the search goes on: those of rows that have not met their goal."""
     if search.goals is None:
         return np.arange(len(level.rows))
-    is_met = np.zeros(len(search.goals), dtype=np.bool_)
-    at_goal = level.nodes == search.goals[level.rows]
-    is_met[level.rows[at_goal]] = True
-    # A goal that is one hop too near is met again if it has an edge to itself.
-    goes_on = ~is_met[level.rows] | (at_goal & (hop == search.min_hops))
+    goes_on = np.ones(len(level.rows), dtype=np.bool_)
+    if hop > search.min_hops or (hop == 1 and search.min_hops > 1):
+        # A row that begins at its goal looks for the edge back to it, which is one hop.
+        is_met = np.zeros(len(search.goals), dtype=np.bool_)
+        is_met[level.rows[level.nodes == search.goals[level.rows]]] = True
+        goes_on = ~is_met[level.rows]
     goes_on &= search.goals[level.rows] >= 0
     return np.flatnonzero(goes_on if corridor is None else goes_on & ~corridor.closed[level.rows])
 
@@ -289,9 +300,9 @@ def _is_first(values: Positions) -> Mask:
 
 
 def _traced(search: PathSearch, levels: list[_Level], loops: tuple[Positions, Positions] | None = None) -> FoundPaths:
-    """Return the paths to the nodes of the last level, or to those of them that a loop comes back to."""
+    """Return the paths to the nodes of the last level other than the starts, or those that loops at the starts make."""
     last = levels[-1]
-    at = np.arange(len(last.rows)) if loops is None else loops[0]
+    at = np.flatnonzero(_others(search, levels)) if loops is None else loops[0]
     kept = search.is_wanted(last.rows[at], last.nodes[at])
     at = at[kept]
     nodes, edges = [], []

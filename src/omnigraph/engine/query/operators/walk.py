@@ -20,7 +20,7 @@ from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighb
 from omnigraph.engine.query.operators.paths import Allows, PathSearch, id_ranks, listed, shortest_paths
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import read_variables, reads_values
-from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
+from omnigraph.engine.query.topology import Adjacency, Recurrence, incident_edges, reach, spread
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply, Condition, Predicate, Walk, operands_of
 from omnigraph.records import record
@@ -124,8 +124,9 @@ class WalkContext(Protocol):
 
 def most_hops(context: WalkContext, step: Walk) -> int:
     """Return after how many hops a walk ends."""
-    # One hop beyond what is allowed tells whether a walk without a bound has come to its end.
-    return context.options.max_hops + 1 if step.max_hops is None else step.max_hops
+    # A hop beyond what is allowed tells whether a walk without a bound has come to its end; a second one, whether it
+    # has if the first one led back to its start.
+    return context.options.max_hops + 2 if step.max_hops is None else step.max_hops
 
 
 def check_hops(context: WalkContext, step: Walk, hop: int) -> None:
@@ -173,9 +174,8 @@ def _reached(
             step.min_hops,
             most_hops(context, step),
             same_type=is_same_type,
-            is_backward=step.is_backward,
             check=context.limits.check,
-            on_new_nodes=partial(check_hops, context, step),
+            on_new_nodes=partial(check_hops, context, step) if step.max_hops is None else None,
         )
         return rows, found, None
 
@@ -273,28 +273,29 @@ class ConditionedWalk:
     def run(self, context: WalkContext, codes: Positions) -> tuple[Positions, Positions]:
         """Return every node that a row's node reaches, once per row."""
         step, width = self.step, max(1, self.adjacency.target_count)
-        rows, nodes = np.arange(len(codes)), codes
-        visited = rows * width + nodes if self.is_same_type else np.zeros(0, dtype=np.int64)
-        has_start_loop = np.zeros(len(codes), dtype=np.bool_)
+        min_hops, rows, nodes = step.min_hops, np.arange(len(codes)), codes
+        frontier = rows * width + nodes
+        visited = frontier if self.is_same_type and min_hops == 1 else np.zeros(0, dtype=np.int64)
+        recurrence = Recurrence(frontier)
         emitted = [np.zeros(0, dtype=np.int64)]
-        for hop in range(1, (most_hops(context, step) if self.is_same_type else 1) + 1):
-            if not len(rows):
-                break
-            loops, ahead = self._followed(context, rows, nodes)
-            if hop == 1:
-                has_start_loop[loops // width] = True
-            if hop >= step.min_hops:
-                # Backward, it is the loop of the written destination that makes a walk one hop longer.
-                emitted.append((rows * width + nodes)[has_start_loop[rows]] if step.is_backward else loops)
-            ahead = np.setdiff1d(ahead, visited)
-            if len(ahead):
+        hop, most = 0, most_hops(context, step) if self.is_same_type else 1
+        while hop < most and len(rows):
+            hop += 1
+            loops, frontier = self._followed(context, rows, nodes)
+            if hop == min_hops == 1:
+                emitted.append(loops)
+            if hop > min_hops or min_hops == 1:
+                frontier = np.setdiff1d(frontier, visited)
+            else:
+                hop = recurrence.last_round(hop, frontier, min_hops)
+            rows, nodes = frontier // width, frontier % width
+            others = frontier[nodes != codes[rows]] if self.is_same_type else frontier
+            if len(others):
                 check_hops(context, step, hop)
-            if hop >= step.min_hops:
-                emitted.append(ahead)
-            if self.is_same_type:
-                visited = np.union1d(visited, ahead)
-            rows, nodes = ahead // width, ahead % width
-            context.limits.check(_CODE_BYTES * (4 * len(ahead) + len(visited) + sum(map(len, emitted))))
+            if hop >= min_hops:
+                emitted.append(others)
+                visited = np.union1d(visited, frontier)
+            context.limits.check(_CODE_BYTES * (4 * len(frontier) + len(visited) + sum(map(len, emitted))))
         keys = distinct(np.concatenate(emitted))
         return keys // width, keys % width
 

@@ -155,7 +155,6 @@ def _turn(expand: Expand, nodes: dict[str, tuple[str, tuple[Predicate, ...]]]) -
         destination_type=type_name,
         direction=_REVERSED[expand.direction],
         filters=filters,
-        is_backward=not expand.is_backward,
     )
 
 

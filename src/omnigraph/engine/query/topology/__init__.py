@@ -3,6 +3,7 @@
 from omnigraph.engine.query.topology.adjacency import Adjacency, spread
 from omnigraph.engine.query.topology.cache import DEFAULT_CAPACITY_BYTES, TopologyCache, TopologyStats
 from omnigraph.engine.query.topology.expansion import (
+    Recurrence,
     Walkable,
     incident_edges,
     neighbour_counts,
@@ -27,6 +28,7 @@ __all__ = [
     "LayeredEdges",
     "NeighbourList",
     "NodeNumbers",
+    "Recurrence",
     "TableImage",
     "TopologyCache",
     "TopologyStats",

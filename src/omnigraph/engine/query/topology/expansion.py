@@ -1,8 +1,8 @@
 """One step along edges for many rows at once. Rows are named by their position in the codes that were given.
 
-A node is reached at its distance. Besides, a node with an edge to itself is reached one hop after its distance, which
-lets a walk of several hops end in a self-loop; the node where the walk begins has distance zero and is reached in
-that way only.
+A node is reached if a walk of n edges leads to it, for some n in the range of hops, whatever shorter walks there are. A
+walk may use an edge and pass a node more than once, but a self-loop does not make a walk longer. The node where the
+walk begins is reached by its own self-loop only, which is one hop.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ def reach(
     max_hops: int,
     *,
     same_type: bool,
-    is_backward: bool,
     check: Check,
     on_new_nodes: Callable[[int], None] | None = None,
 ) -> tuple[Codes, Codes]:
@@ -114,16 +113,15 @@ def reach(
         min_hops: the least number of hops.
         max_hops: the greatest.
         same_type: whether the edge can be walked again from where it leads.
-        is_backward: the walk begins at the written destination, so that it is this node's own self-loop that counts.
         check: called with the bytes that are held and about to be taken; raises to stop the walk.
-        on_new_nodes: called with every hop that meets a node for the first time; raises to stop the walk.
+        on_new_nodes: called with every hop that a walk has to take for the result; raises to stop the walk.
 
     Returns:
         Rows, ascending, and for each the node found, ascending within a row.
     """
     if not same_type:
         max_hops = min(max_hops, 1)
-    if min_hops > max_hops or not len(codes):
+    if not len(codes) or (min_hops > 1 and not same_type):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if max_hops == 1:
         check(4 * _CODE_BYTES * int(adjacency.entry_counts(codes).sum()))
@@ -134,7 +132,6 @@ def reach(
         min_hops=min_hops,
         max_hops=max_hops,
         loops=adjacency.has_loop,
-        is_backward=is_backward,
         on_new_nodes=on_new_nodes,
     )
     counts, found = _walk_all(walk, starts, check)
@@ -154,7 +151,6 @@ class _Walk:
     min_hops: int
     max_hops: int
     loops: Mask
-    is_backward: bool
     on_new_nodes: Callable[[int], None] | None
 
 
@@ -179,71 +175,113 @@ def _check_more(check: Check, held_bytes: int, extra_bytes: int) -> None:
     check(held_bytes + extra_bytes)
 
 
+class Recurrence:
+    """Notices that the frontier of a walk repeats, so that a long walk need not take every hop of every round.
+
+    Args:
+        frontier: what the walk begins with.
+    """
+
+    def __init__(self, frontier: Codes) -> None:
+        self._frontier = frontier
+        self._hop = 0
+
+    def last_round(self, hop: int, frontier: Codes, min_hops: int) -> int:
+        """Return the last hop up to ``min_hops`` at which the walk has this frontier again, or else ``hop``."""
+        if np.array_equal(frontier, self._frontier):
+            return min_hops - (min_hops - hop) % (hop - self._hop)
+        if hop & (hop - 1) == 0:
+            self._frontier, self._hop = frontier, hop
+        return hop
+
+
 def _walk_together(walk: _Walk, starts: Codes, check: Check) -> Codes:
-    """Return what these starts reach as keys, ``position of the start * node count + node``, ascending."""
-    node_count = walk.adjacency.node_count
+    """Return what these starts reach as keys, ``position of the start * node count + node``, ascending.
+
+    Up to the least number of hops a frontier has every node that a walk of just so many edges leads to. From there on,
+    a node needs to be met once only.
+    """
+    node_count, min_hops = walk.adjacency.node_count, walk.min_hops
     frontier = np.arange(len(starts)) * node_count + starts
     check(2 * len(starts) * node_count)
     visited = np.zeros(len(starts) * node_count, dtype=np.bool_)
-    visited[frontier] = True
-    start_loops = walk.loops[starts]
+    recurrence = Recurrence(frontier)
     reached: list[Codes] = []
-    for hop in range(1, walk.max_hops + 1):
-        if not len(frontier):
-            break
+    if min_hops == 1:
+        visited[frontier] = True
+        reached.append(frontier[walk.loops[starts]])
+    hop = 0
+    while hop < walk.max_hops and len(frontier):
+        hop += 1
         rows, nodes = _split(frontier, node_count, len(starts))
-        if hop >= walk.min_hops:
-            reached.append(frontier[start_loops[rows] if walk.is_backward else walk.loops[nodes]])
+        is_exact = 1 < min_hops >= hop
+        if is_exact:
+            visited[:] = False
+        follow = _Follow(adjacency=walk.adjacency, drops_loops=is_exact and bool(walk.loops[nodes].any()))
         held = visited.nbytes + sum(keys.nbytes for keys in reached)
-        frontier = _next(walk.adjacency, rows, nodes, visited, partial(_check_more, check, held))
-        if walk.on_new_nodes is not None and len(frontier):
+        frontier = _next(follow, rows, nodes, visited, partial(_check_more, check, held))
+        if is_exact:
+            hop = recurrence.last_round(hop, frontier, min_hops)
+        rows, nodes = _split(frontier, node_count, len(starts))
+        others = frontier[nodes != starts[rows]]
+        if walk.on_new_nodes is not None and len(others):
             walk.on_new_nodes(hop)
-        if hop >= walk.min_hops:
-            reached.append(frontier)
+        if hop >= min_hops:
+            reached.append(others)
     keys = np.concatenate([np.zeros(0, dtype=np.int64), *reached])
     return _sorted_distinct(keys)
 
 
-def _next(adjacency: Walkable, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
+@record
+class _Follow:
+    """Which entries a hop follows: all of some nodes, or those that lead to another node."""
+
+    adjacency: Walkable
+    drops_loops: bool
+
+    def keys(self, rows: Codes, nodes: Codes, counts: Codes, check: Check) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the keys that some nodes lead to, a bounded number at a time."""
+        ends = np.cumsum(counts)
+        begin = 0
+        while begin < len(nodes):
+            done = int(ends[begin - 1]) if begin else 0
+            stop = max(begin + 1, int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right")))
+            check(5 * _CODE_BYTES * (int(ends[stop - 1]) - done))
+            at_rows, keys = self.adjacency.followed(nodes[begin:stop])
+            if self.drops_loops:
+                leads_on = keys != nodes[begin:stop][at_rows]
+                at_rows, keys = at_rows[leads_on], keys[leads_on]
+            if rows[-1] > 0:
+                keys += (rows[begin:stop] * self.adjacency.node_count)[at_rows]
+            yield keys
+            begin = stop
+
+
+def _next(follow: _Follow, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
     """Return the keys of unvisited neighbours, each once, and mark them as visited."""
+    adjacency = follow.adjacency
     counts = adjacency.entry_counts(nodes)
     total = int(counts.sum())
     if total * _DENSE_SHARE < len(visited):
         fresh = [np.zeros(0, dtype=np.int64)]
-        for keys in _followed(adjacency, rows, nodes, counts, check):
+        for keys in follow.keys(rows, nodes, counts, check):
             unseen = _sorted_distinct(keys[~visited[keys]])
             visited[unseen] = True
             fresh.append(unseen)
         return np.concatenate(fresh)
     marks = np.zeros(len(visited), dtype=np.bool_)
-    if len(visited) == adjacency.node_count and 2 * total > adjacency.edge_count:
+    if len(visited) == adjacency.node_count and 2 * total > adjacency.edge_count and not follow.drops_loops:
         # One walk that follows most edges passes over all of them, which spares it finding where they stand.
         is_left = np.zeros(adjacency.node_count, dtype=np.bool_)
         is_left[nodes] = True
         if adjacency.mark_targets(is_left, marks):
             nodes = nodes[:0]
-    for keys in _followed(adjacency, rows, nodes, counts, check):
+    for keys in follow.keys(rows, nodes, counts, check):
         marks[keys] = True
     np.greater(marks, visited, out=marks)
     np.logical_or(visited, marks, out=visited)
     check(_CODE_BYTES * total)
     return np.flatnonzero(marks)
-
-
-def _followed(
-    adjacency: Walkable, rows: Codes, nodes: Codes, counts: Codes, check: Check
-) -> Iterator[npt.NDArray[np.int64]]:
-    ends = np.cumsum(counts)
-    begin = 0
-    while begin < len(nodes):
-        done = int(ends[begin - 1]) if begin else 0
-        stop = max(begin + 1, int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right")))
-        check(5 * _CODE_BYTES * (int(ends[stop - 1]) - done))
-        at_rows, keys = adjacency.followed(nodes[begin:stop])
-        if rows[-1] > 0:
-            keys += (rows[begin:stop] * adjacency.node_count)[at_rows]
-        yield keys
-        begin = stop
 
 
 def _split(keys: Codes, node_count: int, walks: int) -> tuple[Codes, Codes]:

@@ -93,7 +93,6 @@ class WalkTask:
                 self.bounds.min_hops,
                 self.bounds.max_hops,
                 same_type=self.is_same_type,
-                is_backward=self.bounds.is_backward,
                 check=_unchecked,
                 on_new_nodes=self.bounds.on_new_nodes,
             )
