@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import httpx2
 import pytest
+
+from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.main import open_service
+from omnigraph.server.routes import loads
+from tests.server.inside import client_of
 
 GRAPH = "/graphs/people"
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -97,6 +104,41 @@ def test_line_with_too_many_values_is_refused(http):
     answer = send(http, json.dumps(person("many", skills=["a"] * 140_000)).encode())
     assert answer.status_code == 413
     assert answer.json()["resource_limit"]["resource"] == "graph_batch_json_structural_slots"
+
+
+@pytest.mark.parametrize(
+    ("line", "slots"),
+    [
+        (b"", 0),
+        (b'{"a": [1, 2]}', 6),
+        (rb'{"{}[],:": "\"{", "\\": {}}', 7),
+        (rb'{"a": "\\\", {"}', 3),
+        (b'{"a": "' + b'\\"{' * 20, 2),
+    ],
+)
+def test_signs_count_outside_of_texts(line, slots):
+    assert loads._structural_slots(line) == slots
+
+
+def test_endless_text_of_quotes_is_a_bad_line(http):
+    answer = send(http, b'"' + b'\\"' * 150_000)
+    assert answer.status_code == 400
+    assert http.get("/healthz").status_code == 200
+
+
+def test_lines_are_looked_at_beside_the_event_loop(served_people, monkeypatch):
+    threads = []
+    look = loads._check_lines
+    monkeypatch.setattr(loads, "_check_lines", lambda data: (threads.append(threading.current_thread()), look(data)))
+
+    async def send_lines() -> httpx2.Response:
+        graph = ServedGraph(graph_id="people", uri=str(served_people))
+        service = open_service(ServerSettings(graphs=(graph,), unauthenticated=True))
+        async with client_of(service) as client:
+            return await client.post(f"{GRAPH}/load/ndjson?branch=none", content=b"{}", headers=NDJSON)
+
+    assert asyncio.run(send_lines()).status_code == 404
+    assert [thread is threading.main_thread() for thread in threads] == [False]
 
 
 def test_lenient_load_takes_any_sequence_of_objects(http):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -42,7 +43,7 @@ router = APIRouter(prefix="/graphs/{graph_id}")
 _MODES = ("append", "merge", "overwrite")
 _SUCCESSOR = {"Deprecation": "true", "Link": '<load>; rel="successor-version"'}
 _STRUCTURAL_SLOTS = 131_072
-_STRUCTURAL = re.compile(rb'"(?:[^"\\]|\\.)*"|([{}\[\],:])', re.DOTALL)
+_QUOTE, _STRUCTURAL = ord('"'), b"{}[],:"
 _SPACE = re.compile(r"\s*")
 
 
@@ -89,7 +90,7 @@ async def load_ndjson(request: Request) -> Response:
         raise MediaTypeError(f"expected a body of type {NDJSON_TYPE}", details=details)
     limits = call.service.settings.limits
     data = await read_body(request, limits.load_body, seconds=limits.body_seconds, resource="graph_batch_request_bytes")
-    _check_lines(data)
+    await call.service.run(lambda: _check_lines(data))
     done = await call.run(lambda backend: _load(call, backend, branch, base, mode, lambda _: data), is_write=True)
     return answer(done)
 
@@ -155,12 +156,19 @@ def _check_lines(data: bytes) -> None:
         raise malformed("body", "", "UTF-8 text", f"line {number}: the body is not valid UTF-8") from problem
     for line in data.split(b"\n"):
         if len(line) > _STRUCTURAL_SLOTS:
-            slots = sum(1 for found in _STRUCTURAL.finditer(line) if found.group(1))
+            slots = _structural_slots(line)
             if slots > _STRUCTURAL_SLOTS:
                 details = LimitExceeded(
                     resource="graph_batch_json_structural_slots", limit=_STRUCTURAL_SLOTS, actual=slots
                 )
                 raise BodyTooLargeError("a line holds too many values", details=details)
+
+
+def _structural_slots(line: bytes) -> int:
+    """Return how many signs of a line of JSON stand outside of its texts, in a few passes whatever it holds."""
+    signs = np.frombuffer(line.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    is_inside = np.logical_xor.accumulate(signs == _QUOTE)
+    return sum(int(np.count_nonzero((signs == sign) & ~is_inside)) for sign in _STRUCTURAL)
 
 
 def _lenient_lines(text: str, catalog: Catalog) -> Iterator[bytes]:
