@@ -20,6 +20,7 @@ from tests.cluster_directory import (
 from tests.marks import STORES
 
 import omnigraph
+from omnigraph.cluster.serving import read_serving
 from omnigraph.runtime import Runtime
 from omnigraph.runtime.failpoints import fail
 
@@ -31,6 +32,12 @@ def where(request, tmp_path):
         return {"path": tmp_path / "config"}
     endpoint = request.getfixturevalue("clean_s3_endpoint")
     return {"path": tmp_path / "config", "root": endpoint.fresh_prefix(), "options": endpoint.storage_options}
+
+
+def policies_served(directory):
+    """The graphs that a server would serve, with their policies."""
+    graphs = read_serving(directory.place(), {}).graphs
+    return {graph.graph_id: graph.policy and graph.policy.name for graph in graphs}
 
 
 @pytest.fixture
@@ -264,6 +271,23 @@ def test_a_policy_that_comes_to_apply_to_other_graphs_is_a_change_of_its_binding
     assert converged.session().apply().is_converged
     stored = converged.state()["applied_revision"]["resources"]["policy.crm-acl"]
     assert stored["applies_to"] == ["graph.books", "graph.crm"]
+
+
+def test_a_policy_waits_for_the_one_whose_place_it_takes(converged):
+    # What an apply leaves behind is always a revision that servers can boot from.
+    converged.policy("crm-acl", "crm, books")
+    del converged.policies["books-acl"]
+    converged.write()
+    assert converged.session().apply().is_converged
+    del converged.policies["crm-acl"]
+    converged.policy("next-acl", "crm")
+    converged.drop_graph("books")
+    told = dispositions(converged.session().apply().changes)
+    assert told["policy.crm-acl"] == told["policy.next-acl"] == "blocked/dependency_not_applied"
+    assert policies_served(converged) == {"books": "crm-acl", "crm": "crm-acl"}
+    converged.session().approve("graph.books", actor="act-mira")
+    assert converged.session().apply().is_converged
+    assert policies_served(converged) == {"crm": "next-acl"}
 
 
 def test_a_plan_writes_nothing(tmp_path):

@@ -140,6 +140,36 @@ ROWS = {
             "schema.g": "blocked/approval_required",
         },
     ),
+    "policies that take the place of one that stays": (
+        {
+            "graph.g": A,
+            "schema.g": A,
+            "policy.new": _bound(B, "graph.g"),
+            "policy.next": _bound(B, "graph.h"),
+            "policy.own": _bound(B, "cluster"),
+            **{"graph.h": A, "schema.h": A, "graph.i": A, "schema.i": A},
+            "policy.new2": _bound(B, "graph.i"),
+        },
+        {
+            **GRAPH,
+            **{"graph.h": A, "schema.h": A, "graph.i": A, "schema.i": A, "graph.x": A, "schema.x": A},
+            "policy.old": _bound(A, "graph.g", "graph.x"),
+            "policy.new": _bound(A, "graph.h"),
+            "policy.old2": _bound(A, "graph.i"),
+        },
+        {},
+        {
+            "graph.x": "blocked/approval_required",
+            # They would apply to a graph besides the one that stays for x, or for g.
+            "policy.new": "blocked/dependency_not_applied",
+            "policy.next": "blocked/dependency_not_applied",
+            "policy.old": "blocked/dependency_not_applied",
+            "policy.new2": "applied",
+            "policy.old2": "applied",
+            "policy.own": "applied",
+            "schema.x": "blocked/approval_required",
+        },
+    ),
     "schema that the ledger has lost": (
         {**GRAPH, "query.g.q": A},
         {"graph.g": A},

@@ -54,6 +54,7 @@ class _Table:
     def __init__(self, changes: Sequence[ResourceChange], standing: Standing) -> None:
         self._changes = {change.resource: change for change in changes}
         self._standing = standing
+        self._stuck = self._stuck_policies()
 
     def decide(self, change: ResourceChange) -> _Decided:
         match change.kind:
@@ -109,16 +110,37 @@ class _Table:
         return (Disposition.BLOCKED, DEPENDENCY) if self._has_stuck_schema(graph_id) else _APPLIED
 
     def _policy(self, change: ResourceChange) -> _Decided:
+        alone = self._policy_alone(change)
+        return (Disposition.BLOCKED, DEPENDENCY) if change.resource in self._stuck and alone[0].is_done else alone
+
+    def _policy_alone(self, change: ResourceChange) -> _Decided:
+        """What the graphs that a policy applies to mean for it, whatever becomes of other policies."""
         bound = {graph_of(target) for target in self._targets(change)}
         if bound & self._standing.pending:
             return Disposition.BLOCKED, RECOVERY_PENDING
         is_waiting = any(graph_id is not None and self._is_waiting(graph_id) for graph_id in bound)
         return (Disposition.BLOCKED, DEPENDENCY) if is_waiting else _APPLIED
 
+    def _stuck_policies(self) -> frozenset[str]:
+        """The policies that stay as they were applied: what they apply to has no room for another one."""
+        changes = [change for change in self._changes.values() if change.kind == "policy"]
+        stuck = {change.resource for change in changes if not self._policy_alone(change)[0].is_done}
+        while True:
+            taken = {target for address in stuck for target in _bindings(self._standing.applied.get(address))}
+            more = {
+                change.resource
+                for change in changes
+                if change.resource not in stuck
+                and taken.intersection(_bindings(self._standing.desired.get(change.resource)))
+            }
+            if not more:
+                return frozenset(stuck)
+            stuck |= more
+
     def _targets(self, change: ResourceChange) -> set[str]:
         """What a policy applies to, and what it would no longer apply to."""
         found = (self._standing.desired.get(change.resource), self._standing.applied.get(change.resource))
-        return {target for resource in found if resource is not None for target in resource.applies_to or ()}
+        return {target for resource in found for target in _bindings(resource)}
 
     def _provider(self, change: ResourceChange) -> _Decided:
         if change.operation is not ChangeOperation.DELETE:
@@ -149,3 +171,7 @@ class _Table:
         graph = self._changes.get(graph_address(graph_id))
         is_made = graph is not None and graph.operation is ChangeOperation.CREATE
         return graph is not None and is_made and not self._graph(graph)[0].is_done
+
+
+def _bindings(policy: StoredResource | None) -> tuple[str, ...]:
+    return () if policy is None else policy.applies_to or ()
