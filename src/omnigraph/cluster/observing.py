@@ -75,6 +75,7 @@ class _Observation:
         for address, resource in sorted(self._draft.resources.items()):
             if has_payload(address):
                 self._check_payload(address, resource)
+        self._draft.hold_unguarded(self._declaration.policies.values())
         state = self._draft.finish()
         stored = self._draft.base if state is None else LedgerFile(self._place).write(state, self._draft.base)
         for sidecar in swept.finished:

@@ -22,7 +22,7 @@ from omnigraph.cluster.declaration import (
 from omnigraph.cluster.diagnostics import ClusterFinding, Findings
 from omnigraph.cluster.digests import file_digest, provider_digest
 from omnigraph.cluster.ledger.documents import state_error
-from omnigraph.cluster.ledger.draft import check_composites, graphs_of, queries_of
+from omnigraph.cluster.ledger.draft import UNGUARDED, check_composites, graphs_of, queries_of
 from omnigraph.cluster.ledger.payloads import Payload, PayloadStore, has_payload
 from omnigraph.cluster.ledger.place import STATE, ClusterPlace
 from omnigraph.cluster.ledger.sidecars import Sidecar, SidecarStore
@@ -283,6 +283,10 @@ class _GraphReader:
             message = (
                 "the ledger has no schema of the graph; run `omnigraph cluster refresh` and `omnigraph cluster apply`"
             )
+            findings.add("graph_not_applied", graph_address(graph_id), message)
+        status = self.state.resource_statuses.get(graph_address(graph_id))
+        if status is not None and UNGUARDED in status.conditions:
+            message = f"its policy has not been applied: {status.message}"
             findings.add("graph_not_applied", graph_address(graph_id), message)
 
     def _profile(self, address: str) -> EmbeddingProfile:

@@ -290,6 +290,45 @@ def test_a_policy_waits_for_the_one_whose_place_it_takes(converged):
     assert policies_served(converged) == {"crm": "next-acl"}
 
 
+def test_a_graph_is_not_served_before_its_policy_is_applied(tmp_path):
+    directory = small(tmp_path / "config")
+    directory.session().import_graphs()
+    assert directory.session().apply().is_converged
+    directory.graph("books", BOOKS)
+    directory.graph("zoo", BOOKS)
+    directory.policy("acl", "books, zoo")
+    # Something is in the way of zoo, so that the bundle of both cannot be applied.
+    directory.file("graphs/zoo.omni/something", "")
+    told = dispositions(directory.session().apply().changes)
+    assert (told["graph.books"], told["policy.acl"]) == ("applied", "blocked/dependency_not_applied")
+    assert policies_served(directory) == {"crm": None}
+    assert directory.state()["resource_statuses"]["graph.books"]["conditions"] == ["policy_not_applied"]
+    (directory.path / "graphs/zoo.omni/something").unlink()
+    assert directory.session().apply().is_converged
+    assert policies_served(directory) == {"books": "acl", "crm": None, "zoo": "acl"}
+
+
+def test_a_graph_that_was_imported_waits_for_its_policy(tmp_path):
+    directory = small(tmp_path / "config")
+    omnigraph.init(directory.path / "graphs/crm.omni", directory.path / "crm.pg").close()
+    omnigraph.init(directory.path / "graphs/books.omni", directory.file("books.pg", BOOKS)).close()
+    directory.graph("books", BOOKS)
+    directory.policy("acl", "crm")
+    directory.session().import_graphs()
+    assert policies_served(directory) == {"books": None}
+    assert directory.session().apply().is_converged
+    assert policies_served(directory) == {"books": None, "crm": "acl"}
+
+
+def test_a_graph_whose_policy_text_is_gone_is_not_served_without_it(converged):
+    for text in (converged.path / "__cluster/resources/policy/crm-acl").iterdir():
+        text.unlink()
+    converged.session().refresh()
+    assert policies_served(converged) == {"books": "books-acl"}
+    assert converged.session().apply().is_converged
+    assert policies_served(converged) == {"books": "books-acl", "crm": "crm-acl"}
+
+
 def test_a_plan_writes_nothing(tmp_path):
     directory = small(tmp_path / "config", root=str(tmp_path / "root"))
     report = directory.session().plan()

@@ -147,6 +147,7 @@ class _Application:
             if change.disposition is Disposition.BLOCKED:
                 draft.set_status(change.resource, "blocked", change.reason or "", message=_waits_for(change))
         draft.statuses |= kept
+        draft.hold_unguarded(self._declaration.policies.values())
 
     def _tell(self, changes: Sequence[ResourceChange]) -> None:
         for change in changes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from omnigraph.cluster.declaration import graph_address, query_address, schema_address
+from omnigraph.cluster.declaration import DeclaredPolicy, graph_address, query_address, schema_address
 from omnigraph.cluster.digests import graph_digest
 from omnigraph.cluster.ledger.documents import state_error
 from omnigraph.cluster.ledger.state import (
@@ -20,7 +20,9 @@ from omnigraph.cluster.ledger.state import (
 )
 from omnigraph.errors import ClusterStateError
 
-_GRAPH = "graph."
+_GRAPH, _POLICY = "graph.", "policy."
+UNGUARDED = "policy_not_applied"
+"""The condition of a graph whose declared policy bundle has not been applied: no server serves it without."""
 
 
 class LedgerDraft:
@@ -62,6 +64,20 @@ class LedgerDraft:
         """Forget a graph with its schema and queries."""
         for address in [graph_address(graph_id), schema_address(graph_id), *queries_of(self.resources, graph_id)]:
             self.drop(address)
+
+    def hold_unguarded(self, declared: Iterable[DeclaredPolicy]) -> None:
+        """Say of every graph that a declared bundle applies to and an applied one does not that it waits for its bundle."""
+        bound = {
+            target
+            for address, resource in self.resources.items()
+            if address.startswith(_POLICY)
+            for target in resource.applies_to or ()
+        }
+        for policy in declared:
+            for target in policy.applies_to:
+                if target in self.resources and target not in bound:
+                    message = f"{policy.address} has not been applied to it; `omnigraph cluster apply` does that"
+                    self.set_status(target, "blocked", UNGUARDED, message=message)
 
     def seal_graphs(self) -> None:
         """Bring the digests of all graphs in line with what belongs to them."""
