@@ -162,6 +162,7 @@ class Pair:
     def __init__(self, cleaned, whole):
         self.graphs = cleaned, whole
         self.branches = set(BRANCHES)
+        self.tags = 0
 
     def run(self, kind, *what):
         """Do the same in both, and expect the same."""
@@ -186,8 +187,9 @@ class Pair:
 
     def tag(self, branch):
         """Give the head of a branch a name in both."""
+        self.tags += 1
         for graph in self.graphs:
-            graph.create_tag(f"t{len(history_of(graph, branch))}-{branch}-{head_of(graph, branch)[-6:]}", branch)
+            graph.create_tag(f"t{self.tags}", branch)
 
     def _start(self, name, source, back):
         """Begin a branch, unless the cleanup took where it would begin."""
