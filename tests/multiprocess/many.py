@@ -61,7 +61,7 @@ def run_many(many: Many, root: str, options: Mapping[str, str], folder: Path) ->
     ground = Ground(root=root, folder=str(folder), options=dict(options), settings=dict(many.settings))
     ground.save()
     seed_graph(ground)
-    blows = _Blows(many)
+    blows = Blows(many.kill_every, many.stop_every, many.stop_for, many.seed)
     arguments = (str(many.commits), str(many.seed))
     with Fleet(ground, role="many_worker", arguments=arguments, reborn=blows.failpoints_of) as fleet:
         seconds, shares = _play(many, fleet, blows)
@@ -69,39 +69,46 @@ def run_many(many: Many, root: str, options: Mapping[str, str], folder: Path) ->
     return replace(verdict, figures={**verdict.figures, "shares": f"{min(shares)}..{max(shares)}"})
 
 
-class _Blows:
-    """What happens to the processes, measured in commits."""
+class Blows:
+    """What happens to the processes, measured in what they were told is done: commits, in a run of many writers.
 
-    def __init__(self, many: Many) -> None:
-        self._many = many
-        self._dice = random.Random(f"blows-{many.seed}")  # noqa: S311 - dice that can be thrown again
+    ``kill_every`` or ``stop_every`` 0 leaves them in peace. A frozen one sleeps for ``stop_for`` commits of the others.
+    One in ``points_one_in`` processes dies or freezes at a step of its own.
+    """
+
+    def __init__(self, kill_every: int, stop_every: int, stop_for: int, seed: int, *, points_one_in: int = 1) -> None:
+        self._kill_every, self._stop_every, self._stop_for = kill_every, stop_every, stop_for
+        self._points_one_in = points_one_in
+        self._dice = random.Random(f"blows-{seed}")  # noqa: S311 - dice that can be thrown again
         self._lives: dict[int, int] = {}
-        self._kill_at = many.kill_every
-        self._stop_at = many.stop_every
+        self._kill_at = kill_every
+        self._stop_at = stop_every
         self._wake_at: dict[int, int] = {}
 
     def failpoints_of(self, number: int) -> str:
         """Return where the next process in a place dies or freezes by itself, if its writes ever come there."""
         life = self._lives[number] = self._lives.get(number, -1) + 1
+        if life % self._points_one_in:
+            return ""
         point = POINTS[(number + 5 * life) % len(POINTS)]
-        action = "stop" if self._many.stop_every and (number + life) % 3 == 2 else "kill"
-        return f"{point}={action}@{self._dice.randint(2, 9)}" if self._many.kill_every else ""
+        action = "stop" if self._stop_every and (number + life) % 3 == 2 else "kill"
+        return f"{point}={action}@{self._dice.randint(2, 9)}" if self._kill_every else ""
 
     def strike(self, fleet: Fleet, commits: int) -> None:
         """Do what is due after so many commits."""
         frozen = fleet.stopped()
         for slot in frozen:
             others = [other for other in fleet.slots if other not in frozen and not other.is_done]
-            if commits >= self._wake_at.setdefault(slot.number, commits + self._many.stop_for) or not others:
+            if commits >= self._wake_at.setdefault(slot.number, commits + self._stop_for) or not others:
                 del self._wake_at[slot.number]
                 fleet.wake(slot)
         awake = [slot for slot in fleet.ready() if slot not in frozen]
-        if self._many.kill_every and commits >= self._kill_at and awake:
-            self._kill_at = commits + self._many.kill_every
+        if self._kill_every and commits >= self._kill_at and awake:
+            self._kill_at = commits + self._kill_every
             fleet.kill(self._any(awake))
         # Somebody must be left to notice.
-        if self._many.stop_every and commits >= self._stop_at and len(awake) > 1:
-            self._stop_at = commits + self._many.stop_every
+        if self._stop_every and commits >= self._stop_at and len(awake) > 1:
+            self._stop_at = commits + self._stop_every
             fleet.stop(self._any(awake))
 
     def _any(self, slots: list[Slot]) -> Slot:
@@ -120,7 +127,7 @@ def seed_graph(ground: Ground) -> None:
         graph.load(rows, actor="seed")
 
 
-def _play(many: Many, fleet: Fleet, blows: _Blows) -> tuple[float, list[int]]:
+def _play(many: Many, fleet: Fleet, blows: Blows) -> tuple[float, list[int]]:
     """Run until every process has its commits; return how long that took, and what each had when the first one had."""
     for number in range(many.processes):
         fleet.start_worker(failpoints=blows.failpoints_of(number))
