@@ -24,7 +24,6 @@ _LOCAL = {
     "spark.driver.memory": "1g",
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
 }
 # In ``make test``: a plan for a few rows takes longer to compile than to interpret. ``make test-more`` compiles plans,
 # as sessions of users do.
