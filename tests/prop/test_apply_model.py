@@ -1,7 +1,7 @@
 """Random change logs against a plain-dict graph: cut into any calls, in any order within each, some rows twice.
 
-Rows of upserts and deletes may also be dealt out to calls at random. A call whose edges have no nodes yet is refused;
-its rows then come with the next one.
+Rows of upserts and deletes may also be dealt out to calls at random. A call is refused only for edges that have no
+nodes yet; these then come with the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from omnigraph.errors import ConstraintViolationError
 from tests.load_graph import export, load_files, make_graph
 from tests.prop.model_change_log import SCHEMA, dealt, disordered, random_log
 
-SEEDS = range(200 if os.environ.get("OMNIGRAPH_FUZZ") == "long" else 5)
+# In the tenth log a delete comes between an edge and the row that writes its node again.
+SEEDS = range(200) if os.environ.get("OMNIGRAPH_FUZZ") == "long" else (0, 1, 2, 3, 10)
 LENGTH = 60
 
 
@@ -44,6 +45,19 @@ def write(path, rows):
     return [str(path)]
 
 
+def edges_without_nodes(graph, rows):
+    """Return the rows of edges that name a node which the graph does not have."""
+    there = rows_of(graph)
+    ends = {"Knows": ("Person", "Person"), "In": ("Person", "Team")}
+    return [
+        row
+        for row in rows
+        if "edge" in row and row.get("_op") != "delete"
+        for name, end in zip(ends[row["edge"]], ("from", "to"), strict=True)
+        if row[end] not in there.get(name, {})
+    ]
+
+
 def is_balanced(counts, rows):
     told = counts.written + counts.unchanged + counts.superseded + counts.deleted + counts.quarantined
     return counts.rows == rows == told
@@ -69,21 +83,20 @@ def test_a_log_gives_the_graph_of_its_rows_one_by_one_however_it_is_cut(seed, tm
 def test_a_log_of_upserts_and_deletes_may_be_dealt_out_to_calls_at_random(seed, tmp_path):
     random = Random(seed)  # noqa: S311 - a seeded test
     log, states = random_log(random, LENGTH, ("upsert", "delete"))
-    refused, calls = [], 0
+    waiting = []
     with make_graph(tmp_path / "graph", SCHEMA) as graph:
-        for rows in [*dealt(random, log, 12), []]:
-            given = refused + rows
-            if not given:
-                continue
-            sources = write(tmp_path / "log.jsonl", given)
+        for number, rows in enumerate([*dealt(random, log, 40), []]):
+            given = waiting + rows
             try:
-                done = load_files(graph, sources, "apply")
+                done = load_files(graph, write(tmp_path / "log.jsonl", given), "apply")
+                waiting = []
             except ConstraintViolationError:
-                refused = given
-                continue
-            refused, calls = [], calls + 1
+                waiting = edges_without_nodes(graph, given)
+                assert waiting, (seed, number, given)
+                given = [row for row in given if row not in waiting]
+                done = load_files(graph, write(tmp_path / "log.jsonl", given), "apply")
             assert is_balanced(done.changes, len(given))
-            again = load_files(graph, sources, "apply")
-            assert (again.commit, again.changes.affected) == (None, 0), (seed, calls)
-        assert refused == []
+            again = load_files(graph, write(tmp_path / "log.jsonl", given), "apply")
+            assert (again.commit, again.changes.affected) == (None, 0), (seed, number)
+        assert waiting == []
         assert rows_of(graph) == states[-1].rows(), seed

@@ -27,6 +27,7 @@ from omnigraph.engine.load.change_log import (
 )
 from omnigraph.engine.load.intake import MARK, ProblemList
 from omnigraph.engine.load.options import ChangeCounts, OnDelete
+from omnigraph.engine.load.outlived import EDGE_COLUMNS, NewestEdges, without_outlived
 from omnigraph.engine.load.sequences import (
     NEVER,
     FreshRows,
@@ -162,11 +163,27 @@ class _Logs:
             self.named[key] = log.ids
             return list(log.settle(self.state.stored_rows))
         fresh = fresh_rows(self.reader, key, rows, takes_edges=isinstance(owner, NodeType) and self.cascades)
+        if isinstance(owner, NodeType):
+            fresh = without_outlived(fresh, self._newest_edges(owner, self.reader))
         self.fresh[key] = fresh
         log = ordered_log(owner, fresh, self.reader, self.deaths)
         self.named[key] = log.ids
         late = ChangeCounts(rows=fresh.late, superseded=fresh.late)
         return [replace(TypeOutcome.nothing(owner), counts=late), *log.settle(self.state.stored_rows)]
+
+    def _newest_edges(self, node: NodeType, reader: SequenceReader) -> NewestEdges:
+        def rows_of(edge: EdgeType) -> list[pa.Table]:
+            key = edge.table_key
+            return [self.spool.table(key).select(EDGE_COLUMNS)] if key in self.spool.owners else []
+
+        return NewestEdges(
+            node=node,
+            edges=self.catalog.edges,
+            reader=reader,
+            edges_at=self.state.stored_edges,
+            stored_rows=self.state.stored_rows,
+            rows_of=rows_of,
+        )
 
     def cascade(self, edge: EdgeType) -> pa.Array | None:
         """Return the stored edges that go with their nodes; None where no node of theirs is deleted."""

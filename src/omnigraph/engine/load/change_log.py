@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 # Columns of the stored rows of a type that have these ids.
 StoredRows = Callable[[NodeType | EdgeType, pa.Array, Sequence[str]], pa.Table]
-# ``id``, ``src`` and ``dst`` of the stored edges whose column, an end, is one of these nodes.
+# ``id`` of the stored edges whose column, an end, is one of these nodes.
 StoredEdges = Callable[[EdgeType, NodeType, pa.Array], pa.Table]
 # The sequences that earlier calls have applied to entities with these ids; ``NEVER`` where there are none.
 KnownSequences = Callable[[pa.Array], npt.NDArray[np.int64]]

@@ -7,7 +7,7 @@ their nodes, one asks the rules about all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -25,6 +25,7 @@ from omnigraph.engine.load.apply import known_edges, new_deaths, ordered_log
 from omnigraph.engine.load.change_log import Cascade, Deaths, TypeLog, TypeOutcome, edge_ends, find_deaths
 from omnigraph.engine.load.intake import LINE, MARK, SOURCE
 from omnigraph.engine.load.options import ChangeCounts, OnDelete
+from omnigraph.engine.load.outlived import EDGE_COLUMNS, NewestEdges, without_outlived
 from omnigraph.engine.load.sequences import (
     MAX_RUN_ROWS,
     SequenceReader,
@@ -61,7 +62,8 @@ class LogOrder:
     """What all tasks of an apply have in common; ``state`` is what the log is applied to.
 
     ``reader`` looks up what earlier calls have applied; None where no row has a sequence. ``mortal`` are the tables of
-    nodes whose deletes take edges with them. Rows of the source ``unordered`` have no sequence of their own.
+    nodes whose deletes take edges with them. Rows of the source ``unordered`` have no sequence of their own. ``edges``
+    are the rows of the log about edges, by table.
     """
 
     catalog: Catalog
@@ -72,6 +74,7 @@ class LogOrder:
     reader: SequenceReader | None = None
     mortal: frozenset[str] = frozenset()
     unordered: int | None = None
+    edges: Mapping[str, tuple[RowsFile, ...]] = field(default_factory=dict)
 
     def owner(self, table_key: str) -> NodeType | EdgeType:
         """Return the type of a table."""
@@ -192,6 +195,7 @@ class LogDecider:
             reader=None if self.memory is None else self.memory.reader,
             mortal=frozenset(nodes if self.on_delete == "cascade" else ()),
             unordered=self.unordered,
+            edges={key: loaded.aside for key, loaded in self.types.items() if isinstance(loaded.owner, EdgeType)},
         )
         if self.on_delete == "cascade":
             order = replace(order, deaths=self._find_deaths(order))
@@ -312,6 +316,8 @@ def fold_rows(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Folded
     else:
         is_ordered = np.ones(len(sources), dtype=bool) if order.unordered is None else sources != order.unordered
         fresh = fresh_rows(order.reader, table_key, rows, takes_edges=table_key in order.mortal, is_ordered=is_ordered)
+        if isinstance(owner, NodeType):
+            fresh = without_outlived(fresh, _newest_edges(order, owner, order.reader, view))
         log = ordered_log(owner, fresh, order.reader, deaths)
         counts = ChangeCounts(rows=fresh.late, superseded=fresh.late)
         if fresh.added.num_rows:
@@ -331,20 +337,36 @@ def find_cascaded(order: LogOrder, task: tuple[str, tuple[RowsFile, ...]]) -> Ro
     """List the stored edges of a type that go with their nodes, but for those that the log names."""
     table_key, group = task
     edge, view = order.catalog.edges[table_key.partition(":")[2]], order.view()
-
-    def edges_at(_: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
-        columns = [column for column, name in edge_ends(edge) if name == node.name]
-        return pa.concat_tables([view.rows_where(table_key, one, ids, ["id"]) for one in columns])
-
     finder = Cascade(
         nodes=order.catalog.nodes,
         deaths=order.deaths_of(edge),
-        edges_at=edges_at,
+        edges_at=partial(_edges_at, view),
         stored_rows=lambda _, ids, columns: view.rows_of(table_key, ids, columns),
         known=None if order.reader is None else known_edges(order.reader),
     )
     gone = finder.of(edge, _named(order, table_key, group))
     return None if not len(gone) else _put_file(order.scratch, table_key, "deletes", pa.table({"id": gone}))
+
+
+def _edges_at(view: GraphView, edge: EdgeType, node: NodeType, ids: pa.Array) -> pa.Table:
+    columns = [column for column, name in edge_ends(edge) if name == node.name]
+    return pa.concat_tables([view.rows_where(edge.table_key, one, ids, ["id"]) for one in columns])
+
+
+def _newest_edges(order: LogOrder, node: NodeType, reader: SequenceReader, view: GraphView) -> NewestEdges:
+    def rows_of(edge: EdgeType) -> Iterator[pa.Table]:
+        for file in order.edges.get(edge.table_key, ()):
+            for batch in order.scratch.read_arrow(file.name):
+                yield pa.Table.from_batches([batch]).select(EDGE_COLUMNS)
+
+    return NewestEdges(
+        node=node,
+        edges=order.catalog.edges,
+        reader=reader,
+        edges_at=partial(_edges_at, view),
+        stored_rows=lambda edge, ids, columns: view.rows_of(edge.table_key, ids, columns),
+        rows_of=rows_of,
+    )
 
 
 def _named(order: LogOrder, table_key: str, group: Sequence[RowsFile]) -> pa.Array:
