@@ -78,6 +78,8 @@ def compare_values(left: Any, op: CompareOp, right: Any) -> bool:
 def compare_arrays(left: pa.Array, op: CompareOp, right: pa.Array) -> pa.Array:
     """Return where the comparison holds, position by position; a NULL on either side is no match."""
     left, right = _plain(left), _plain(right)
+    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+        return pa.array(np.zeros(len(left), dtype=np.bool_))
     if left.type == right.type:
         return pc.fill_null(KERNELS[op](left, right), fill_value=False)
     common = _common_type(left, right)

@@ -178,11 +178,12 @@ def _check_member(expression: ast.Comparison, items: PropertyType, item: Propert
     if items is not NULL and not items.is_list:
         message = f"{expression.op} looks into a list, not into {replace(items, nullable=False)}"
         raise scope.violation("T25", message, expression.op_span)
-    is_untyped = any(has_no_item(side) for side in (expression.left, expression.right))
-    if items is not NULL and not is_untyped and not are_comparable(item_type(items), item):
+    left, right = expression.left, expression.right
+    container, member = (left, right) if expression.op == "contains" else (right, left)
+    if items is not NULL and not has_no_item(container) and not are_comparable(item_type(items), item):
         held = str(item_type(items))
-        message = f"a list of {held} has no member of type {replace(item, nullable=False)}"
-        raise scope.violation("T7", message, expression.span)
+        kind = "that is a list" if has_no_item(member) else f"of type {replace(item, nullable=False)}"
+        raise scope.violation("T7", f"a list of {held} has no member {kind}", expression.span)
 
 
 def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -> Operand:
