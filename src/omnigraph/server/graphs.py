@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.embedding.settings import EmbeddingSettings
-from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
+from omnigraph.errors import BadValue, GraphBlockedError, OmnigraphError, UsageError
 from omnigraph.graph.graph import open as open_graph
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy
 from omnigraph.records import record
-from omnigraph.server.access.decisions import load_graph_policy
+from omnigraph.server.access.decisions import graph_missing, load_graph_policy
 from omnigraph.server.config import BlockedGraph, ServedGraph, ServerSettings, is_graph_id
 
 _OPENS_AT_ONCE = 4
@@ -94,8 +94,7 @@ class Graphs:
             blocked = BadValue(what="graph", value=graph_id, expected="a graph that is served")
             raise GraphBlockedError(f"graph '{graph_id}' is blocked", details=blocked)
         if found is None:
-            details = MissingThing(what="graph", name=graph_id)
-            raise GraphMissingError(f"graph '{graph_id}' not found", details=details)
+            raise graph_missing(graph_id)
         return found
 
     def close(self, but: Graphs | None = None) -> None:

@@ -150,7 +150,7 @@ def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Acce
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
     try:
-        access = Access.from_settings(settings, graphs.policies)
+        access = Access.from_settings(settings, graphs.policies, graph_ids=graphs.ready)
     except OmnigraphError:
         graphs.close(but=before)
         raise

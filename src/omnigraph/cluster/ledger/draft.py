@@ -66,7 +66,7 @@ class LedgerDraft:
             self.drop(address)
 
     def hold_unguarded(self, declared: Iterable[DeclaredPolicy]) -> None:
-        """Say of every graph that a declared bundle applies to and an applied one does not that it waits for its bundle."""
+        """Mark every graph that a declared bundle applies to and an applied one does not: it waits for its bundle."""
         bound = {
             target
             for address, resource in self.resources.items()

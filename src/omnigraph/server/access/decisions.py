@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, GraphMissingError, MissingThing, UsageError
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule, parse_bundle
@@ -28,6 +28,7 @@ class Access:
         identities: the tokens that are accepted.
         policies: the policy of each graph that has one, by the id of the graph.
         server_policy: the policy of the server itself.
+        graph_ids: the graphs that these policies are all about; nothing is allowed on others. Any graph when None.
         is_unauthenticated: whether it may be open.
         trusts_names: whether an open server records the actor that a write names. Otherwise it has no actors, and a
             write that names one is refused.
@@ -42,6 +43,7 @@ class Access:
         policies: Mapping[str, Policy] | None = None,
         server_policy: Policy | None = None,
         *,
+        graph_ids: Collection[str] | None = None,
         is_unauthenticated: bool = True,
         trusts_names: bool = False,
     ) -> None:
@@ -49,6 +51,7 @@ class Access:
         # Not "or": with a provider alone there are none that could be counted.
         self._identities = Identities() if identities is None else identities
         self._policies = dict(policies or {})
+        self._graph_ids = graph_ids
         self._server_policy = server_policy or NoBundle(SERVER)
         self.state = classify_access(
             has_tokens=self._identities.has_tokens,
@@ -62,8 +65,10 @@ class Access:
         settings: ServerSettings,
         policies: Mapping[str, Policy],
         environment: Mapping[str, str] | None = None,
+        *,
+        graph_ids: Collection[str] | None = None,
     ) -> Access:
-        """Return what settings and environment ask for; ``policies`` are those of the graphs.
+        """Return what settings and environment ask for; ``policies`` are those of the graphs ``graph_ids``.
 
         Raises:
             IdentityConfigError: the tokens cannot be read, or a server must not start with them.
@@ -72,13 +77,14 @@ class Access:
         if settings.owner_token is not None:
             owned = {graph.graph_id: _owner_policy(BundleKind.GRAPH, graph.graph_id) for graph in settings.graphs}
             tokens = Identities.of({OWNER: settings.owner_token}, source="a token made for this run")
-            return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER))
+            return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER), graph_ids=graph_ids)
         variables = {**(os.environ if environment is None else environment), **settings.identity}
         identities = Identities.from_environment(variables, verifier=verifier_from_environment(variables))
         return cls(
             identities,
             policies,
             _installed(settings.policy_file, settings.policy, BundleKind.SERVER, SERVER),
+            graph_ids=graph_ids,
             is_unauthenticated=settings.unauthenticated,
             trusts_names=is_set(variables, TRUST_VARIABLE),
         )
@@ -107,7 +113,11 @@ class Access:
         return None if self.is_open else self._identities.actor_of(authorization)
 
     def backend(self, graph_id: str, inner: Backend, actor: Actor | None) -> Backend:
-        """Return what executes the requests of an actor on a graph."""
+        """Return what executes the requests of an actor on a graph.
+
+        Raises:
+            GraphMissingError: the graph is not served any more.
+        """
         if self.is_open:
             return inner if self._trusts_names else NamelessBackend(inner)
         return AuthorizedBackend(inner, self._policy_of(graph_id), actor)
@@ -126,6 +136,7 @@ class Access:
         Raises:
             PolicyDeniedError: they may not.
             PolicyEvaluationError: there is no decision.
+            GraphMissingError: the graph is not served any more.
         """
         policy = self._server_policy if graph_id is None else self._policy_of(graph_id)
         names = (None if name is None else name.strip() for name in (branch, target))
@@ -133,6 +144,9 @@ class Access:
         check_allowed(policy, actor, Question(action=Action(action), branch=wanted, target_branch=targeted))
 
     def _policy_of(self, graph_id: str) -> Policy:
+        # A request may have waited while the configuration changed: without its graph there is no policy to go by.
+        if self._graph_ids is not None and graph_id not in self._graph_ids:
+            raise graph_missing(graph_id)
         return self._policies.get(graph_id) or NoBundle(graph_id)
 
 
@@ -155,6 +169,11 @@ class NamelessBackend(BackendWrapper):
                 hint=f"leave the actor out, serve with tokens, or set {TRUST_VARIABLE} for a server",
             )
         return self._inner.execute(request, attached)
+
+
+def graph_missing(graph_id: str) -> GraphMissingError:
+    """Return the error for a graph that is not served."""
+    return GraphMissingError(f"graph '{graph_id}' not found", details=MissingThing(what="graph", name=graph_id))
 
 
 def has_identities(environment: Mapping[str, str]) -> bool:
