@@ -8,11 +8,9 @@ import logging
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
-from omnigraph.policy.decision import Actor
 from omnigraph.server.config import is_graph_id
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.service import INNER_SLASH, Service, encode
@@ -105,14 +103,8 @@ class Around:
             return
         scope["path"] = path
         if path not in PUBLIC:
-            scope["omnigraph.actor"] = await self._authenticate(_authorization(scope))
+            scope["omnigraph.actor"] = await self._service.access.identify(_authorization(scope))
         await self._app(scope, receive, send)
-
-    async def _authenticate(self, authorization: str | None) -> Actor | None:
-        access = self._service.access
-        if access.asks_provider:
-            return await anyio.to_thread.run_sync(access.authenticate, authorization)
-        return access.authenticate(authorization)
 
 
 def refusing(app: ASGIApp) -> ASGIApp:

@@ -108,7 +108,6 @@ def test_the_command_serve_takes_the_same_options(monkeypatch, capsys, tmp_path:
     # With a provider no token is made.
     assert (ended.value.code, capsys.readouterr().out) == (0, "")
     access = Access.from_settings(taken[0], {}, {})
-    assert access.asks_provider
     assert access.token_sources == ("OIDC https://id.test",)
     assert sorted(taken[0].identity.values()) == ["a", "email", "https://id.test", "https://id.test/k", "roles"]
     only_issuer = ServerSettings(graphs=(), identity={"OMNIGRAPH_SERVER_OIDC_ISSUER": "https://id.test"})

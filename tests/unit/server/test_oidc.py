@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 from joserfc.jwk import ECKey, OctKey, RSAKey
 from tests.server.access.provider import AUDIENCE, Provider
 
 from omnigraph.errors import IdentityConfigError, IdentityProviderError, TokenInvalidError
 from omnigraph.policy import Actor
-from omnigraph.runtime import ManualClock
+from omnigraph.runtime import ManualClock, Runtime
+from omnigraph.server.access.decisions import Access
 from omnigraph.server.access.identity import SINGLE_VARIABLE, Identities
 from omnigraph.server.access.oidc import (
     ACTOR_CLAIM_VARIABLE,
@@ -21,6 +26,10 @@ from omnigraph.server.access.oidc import (
     OidcVerifier,
     verifier_from_environment,
 )
+from omnigraph.server.app import create_app
+from omnigraph.server.config import BlockedGraph, ServerSettings
+from omnigraph.server.graphs import Graphs
+from omnigraph.server.service import Service
 
 CLOCK = ManualClock()
 
@@ -152,6 +161,80 @@ def test_a_provider_that_cannot_be_asked_is_not_a_wrong_token(provider):
     provider.is_up, provider.document = True, {"issuer": "https://elsewhere.test", "jwks_uri": f"{provider.url}/keys"}
     with pytest.raises(IdentityProviderError, match="cannot be asked for its keys"):
         verifier(provider).verify(provider.token())
+
+
+def test_who_has_a_known_key_does_not_wait_while_the_provider_is_asked_for_another(provider):
+    answers, public = [], {"keys": [provider.keys[0].as_dict(private=False)]}
+
+    def fetch(address: str) -> object:
+        if answers:
+            # A token that anybody can write had the provider asked, which takes its time.
+            answers.append(threads.submit(checks.verify, provider.token()).result(timeout=30))
+        answers.append(address)
+        return public
+
+    settings = OidcSettings(issuer=provider.url, audience=AUDIENCE, jwks_url=f"{provider.url}/keys", refetch_s=0.0)
+    checks = OidcVerifier(settings, clock=CLOCK, fetch=fetch)
+    checks.verify(provider.token())
+    with ThreadPoolExecutor(1) as threads, pytest.raises(TokenInvalidError, match="invalid"):
+        checks.verify(provider.token(RSAKey.generate_key(2048, {"kid": "bogus"})))
+    actor = Actor(name="act-mira", groups=frozenset({"editors"}))
+    assert answers == [f"{provider.url}/keys", actor, f"{provider.url}/keys"]
+
+
+def test_keys_of_an_unknown_kind_do_not_spoil_the_others(provider):
+    strange = [{"kty": "EC", "crv": "P-999", "x": "AA", "y": "AA", "kid": "odd"}, {"kty": "new", "kid": "newer"}]
+    public = [*strange, provider.keys[0].as_dict(private=False)]
+    settings = OidcSettings(issuer=provider.url, audience=AUDIENCE, jwks_url=f"{provider.url}/keys")
+    assert OidcVerifier(settings, clock=CLOCK, fetch=lambda _: {"keys": public}).verify(provider.token())
+    with pytest.raises(IdentityProviderError, match="cannot be asked for its keys"):
+        OidcVerifier(settings, clock=CLOCK, fetch=lambda _: {"keys": strange[:1]}).verify(provider.token())
+
+
+def test_a_failed_attempt_to_renew_old_keys_is_made_again_soon(provider):
+    checks = verifier(provider, jwks_url=f"{provider.url}/keys", keys_kept_s=100.0, refetch_s=30.0)
+    checks.verify(provider.token())
+    CLOCK.sleep(101)
+    provider.is_up = False
+    checks.verify(provider.token())
+    checks.verify(provider.token())
+    assert provider.asked == ["/keys"] * 2
+    provider.is_up = True
+    CLOCK.sleep(31)
+    withdrawn, provider.keys = provider.keys[0], [RSAKey.generate_key(2048, {"kid": "next"})]
+    with pytest.raises(TokenInvalidError, match="invalid"):
+        checks.verify(provider.token(withdrawn))
+
+
+def test_only_tokens_that_are_not_its_own_make_a_server_ask_the_provider(provider):
+    known = Identities.from_environment({SINGLE_VARIABLE: "static"}, verifier=verifier(provider))
+    headers = (b"Bearer static", "Bearer static", None, "Basic x", "Bearer other")
+    assert [known.asks_provider(header) for header in headers] == [False, False, False, False, True]
+    assert not Identities.from_environment({SINGLE_VARIABLE: "static"}).asks_provider("Bearer other")
+    assert provider.asked == []
+
+
+def test_readiness_asks_the_provider_beside_the_event_loop(provider):
+    asked_in = []
+
+    class Threads:
+        source = "a provider"
+
+        def verify(self, token: bytes) -> Actor:
+            asked_in.append(threading.current_thread())
+            return Actor(name=token.decode())
+
+    async def ask() -> list[object]:
+        graphs = Graphs({}, {"g": BlockedGraph(graph_id="g", uri="g", reason="")})
+        access = Access(Identities(verifier=Threads()))
+        service = Service(ServerSettings(graphs=()), graphs, access, Runtime.system())
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://here") as http:
+            answers = [await http.get("/readyz"), await http.get("/readyz", headers={"authorization": "Bearer a"})]
+        return [answer.json()["graphs"]["blocked"] for answer in answers]
+
+    assert asyncio.run(ask()) == [1, ["g"]]
+    assert [thread is threading.main_thread() for thread in asked_in] == [False]
 
 
 def test_tokens_of_both_kinds_are_accepted_side_by_side(provider):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import anyio.to_thread
+
 from omnigraph.errors import BadValue, GraphMissingError, MissingThing, UsageError
 from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
@@ -95,11 +97,6 @@ class Access:
         return self.state is AccessState.OPEN
 
     @property
-    def asks_provider(self) -> bool:
-        """Whether authentication may have to wait for an identity provider, so that it belongs into a thread."""
-        return self._identities.asks_provider
-
-    @property
     def token_sources(self) -> tuple[str, ...]:
         """Where the tokens came from, for the log."""
         return self._identities.sources
@@ -111,6 +108,12 @@ class Access:
             TokenMissingError, TokenInvalidError: they must say, and did not.
         """
         return None if self.is_open else self._identities.actor_of(authorization)
+
+    async def identify(self, authorization: str | bytes | None) -> Actor | None:
+        """Return what :meth:`authenticate` does, without holding up the event loop while a provider is asked."""
+        if not self.is_open and self._identities.asks_provider(authorization):
+            return await anyio.to_thread.run_sync(self.authenticate, authorization)
+        return self.authenticate(authorization)
 
     def backend(self, graph_id: str, inner: Backend, actor: Actor | None) -> Backend:
         """Return what executes the requests of an actor on a graph.

@@ -171,37 +171,50 @@ class _ProviderKeys:
         self._settings = settings
         self._clock = clock
         self._fetch = fetch
-        self._lock = threading.Lock()
+        # Held while keys are fetched: of many requests that need them, one asks the provider.
+        self._fetching = threading.Lock()
         self._keys: Any = None
         self._ids: frozenset[str | None] = frozenset()
         self._fetched_s = 0.0
+        self._tried_s = 0.0
         self._failure: IdentityProviderError | None = None
 
     def get(self, key_id: str | None) -> Any:
-        """Return the keys.
+        """Return the keys. Who can go by keys that are known never waits for the provider.
 
         Raises:
             IdentityProviderError: they cannot be fetched and are not known.
         """
-        # Held while keys are fetched: of many requests that need them, one asks the provider.
-        with self._lock:
-            age = self._clock.monotonic_s() - self._fetched_s
-            if self._keys is None and self._failure is not None and age < self._settings.refetch_s:
-                raise self._failure
-            is_unknown = key_id is not None and key_id not in self._ids and age >= self._settings.refetch_s
-            if self._keys is None or age >= self._settings.keys_kept_s or is_unknown:
+        if self._keys is None:
+            with self._fetching:
+                if self._keys is None:
+                    self._fetch_first()
+        elif self._is_due(key_id) and self._fetching.acquire(blocking=False):
+            try:
                 self._renew()
-            return self._keys
+            finally:
+                self._fetching.release()
+        return self._keys
+
+    def _fetch_first(self) -> None:
+        if self._failure is not None and self._clock.monotonic_s() - self._tried_s < self._settings.refetch_s:
+            raise self._failure
+        self._renew()
+
+    def _is_due(self, key_id: str | None) -> bool:
+        """Whether the keys are old, or a token names one that is not known, and the provider was not asked just now."""
+        now_s = self._clock.monotonic_s()
+        is_wanted = now_s - self._fetched_s >= self._settings.keys_kept_s or (
+            key_id is not None and key_id not in self._ids
+        )
+        return is_wanted and now_s - self._tried_s >= self._settings.refetch_s
 
     def _renew(self) -> None:
-        from joserfc.jwk import KeySet  # noqa: PLC0415 - see above
-
-        self._fetched_s = self._clock.monotonic_s()
+        self._tried_s = self._clock.monotonic_s()
         try:
             document = self._fetch(self._address())
-            public = [key for key in document["keys"] if key.get("kty") != "oct"]
-            self._keys = KeySet.import_key_set({"keys": public})
-            self._ids = frozenset(key.get("kid") for key in public)
+            self._keys, self._ids = _usable_keys(document["keys"])
+            self._fetched_s = self._clock.monotonic_s()
         except Exception as problem:
             # The library and the document may fail in any way.
             failure = problem if isinstance(problem, IdentityProviderError) else None
@@ -220,6 +233,29 @@ class _ProviderKeys:
         address = str(found.get("jwks_uri", ""))
         _check_address(address)
         return address
+
+
+def _usable_keys(listed: Any) -> tuple[Any, frozenset[str | None]]:
+    """Return the public keys of a document with their ids, without those of kinds that cannot be checked here.
+
+    Raises:
+        JoseError, TypeError, KeyError: there is none.
+    """
+    from joserfc.jwk import KeySet  # noqa: PLC0415 - see above
+
+    found, ids, problem = [], set(), None
+    for key in listed:
+        if key.get("kty") == "oct":
+            continue
+        try:
+            found += KeySet.import_key_set({"keys": [key]}).keys
+        except Exception as error:  # noqa: BLE001 - a kind of key that the library does not know fails in any way
+            problem = error
+            continue
+        ids.add(key.get("kid"))
+    if not found and problem is not None:
+        raise problem
+    return KeySet(found), frozenset(ids)
 
 
 def _key_id(token: str) -> str | None:
@@ -241,6 +277,8 @@ def _check_address(address: str) -> None:
 def _fetch_json(address: str) -> Any:
     import httpx2  # noqa: PLC0415 - an extra, and only providers need it
 
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
     try:
         with (
             httpx2.Client(timeout=_TIMEOUT_S, follow_redirects=False) as client,
@@ -252,6 +290,9 @@ def _fetch_json(address: str) -> Any:
                 content += chunk
                 if len(content) > _MAX_DOCUMENT_BYTES:
                     raise _provider_error(address, "the answer is too long")
+                if clock.monotonic_s() - began_s > _TIMEOUT_S:
+                    # The timeout of the client begins anew with every byte.
+                    raise _provider_error(address, "the answer takes too long")
             return json.loads(bytes(content))
     except (httpx2.HTTPError, ValueError) as problem:
         raise _provider_error(address, type(problem).__name__) from problem

@@ -25,7 +25,7 @@ _LOOKED_THROUGH = 256
 async def ready(request: Request) -> Response:
     """Answer whether requests should be sent here: every graph is served, and the server is not about to end."""
     service: Service = request.app.state.service
-    return answer_readiness(service, shows_names=_is_known(service, request))
+    return answer_readiness(service, shows_names=await _is_known(service, request))
 
 
 def answer_readiness(service: Service, *, shows_names: bool) -> Response:
@@ -37,12 +37,12 @@ def answer_readiness(service: Service, *, shows_names: bool) -> Response:
     return answer({"status": status, "graphs": graphs}, status=200 if is_ready else 503)
 
 
-def _is_known(service: Service, request: Request) -> bool:
+async def _is_known(service: Service, request: Request) -> bool:
     authorization = request.headers.get("authorization")
     if authorization is None:
         return False
     try:
-        return service.access.authenticate(authorization) is not None
+        return await service.access.identify(authorization) is not None
     except OmnigraphError:
         return False
 
