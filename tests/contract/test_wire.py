@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -15,7 +17,7 @@ import pytest
 
 import omnigraph
 from omnigraph import EmbeddingSettings
-from omnigraph.engine.load import Source
+from omnigraph.engine.load import Dialect, LoadSettings, Source
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.errors import (
@@ -36,6 +38,8 @@ from omnigraph.operations import (
     maintenance,
     proposals,
     reads,
+    request_from_json,
+    request_to_json,
     stored,
     transactions,
     writes,
@@ -48,8 +52,10 @@ from omnigraph.operations.wire import (
     FrameKind,
     ResponseReader,
     ResponseWriter,
+    UploadFolder,
     check_attached,
     encode_frame,
+    files_of,
 )
 from omnigraph.operations.wire.diffs import ReceivedDiff
 from omnigraph.operations.wire.files import PlacedFiles
@@ -379,9 +385,20 @@ def test_what_has_no_meaning_elsewhere_is_refused_before_anything_is_sent():
         check_attached(maintenance.OptimizeRequest(), Attachments(runner=object()))
 
 
-def test_a_server_opens_no_mapping_that_a_request_names(tmp_path):
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "a.csv").write_text("name\n")
-    request = writes.LoadRequest(sources=[Source(path="sent:0/a.csv", mapping="/etc/mapping.yaml")])
-    placed = PlacedFiles.of(request, lambda: tmp_path).request
-    assert [(one.path, one.mapping) for one in placed.sources] == [(str(tmp_path / "0" / "a.csv"), None)]
+def test_what_is_said_of_a_source_arrives_and_its_path_does_not(tmp_path):
+    (tmp_path / "a.tsv").write_text("n\tage\n")
+    said = Source(path=str(tmp_path / "a.tsv"), type_name="Person", columns={"name": "n"}, dialect=Dialect(trim=True))
+    request, files = files_of(writes.LoadRequest(sources=[said], settings=LoadSettings(threads=1)))
+    document = json.loads(json.dumps(request_to_json(request)))
+    assert not {"path", "mapping", "options"} & set(document["sources"][0])
+    folder = UploadFolder()
+    try:
+        folder.add(files[0].name).close()
+        found = PlacedFiles.of(request_from_json(document), folder).request
+        (source,) = found.sources
+        assert source.path == str(folder.path / "0")
+        wanted = dataclasses.replace(said, path=source.path, format="csv", called=said.path)
+        assert (source, source.delimiter, source.stem) == (wanted, "\t", "a")
+        assert found.settings == LoadSettings(threads=1)
+    finally:
+        folder.close()

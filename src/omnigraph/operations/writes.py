@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.engine.embedding.rewrite import EmbedResult
-    from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, OnDelete, Source
+    from omnigraph.engine.load import Dialect, LoadMode, LoadResult, LoadSettings, OnDelete, Source
+    from omnigraph.engine.load.sources.source import SourceFormat
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.ir import ParamsForm
@@ -74,6 +76,25 @@ class MutateBatchRequest(Request["MutationResult"]):
     on_conflict: OnConflict = "rerun"
     max_affected: int | None = None
     source_name: str = "<query>"
+
+
+@record
+class SentSource:
+    """A source of a load whose file travels with the request; all but ``file`` is as for a ``Source``.
+
+    It has no path, mapping or options: where the file lies is known only to the process that received it.
+    """
+
+    file: str
+    format: SourceFormat | None = None
+    type_name: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    dialect: Dialect | None = None
+    is_exported: bool = False
+    longest_bytes: int = 0
+    called: str | None = None
+    takes_changes: bool = False
+    takes_texts: bool = False
 
 
 @operation("load", Action.CHANGE, writes=True)

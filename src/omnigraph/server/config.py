@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from urllib.parse import quote
 
 from omnigraph.engine.embedding.settings import EmbeddingSettings
 from omnigraph.errors import BadValue, UsageError
@@ -59,6 +60,11 @@ class BlockedGraph:
     graph_id: str
     uri: str
     reason: str
+
+
+def public_uri(graph_id: str) -> str:
+    """Return what callers are told of where a graph is: its address on this server, not its place of storage."""
+    return f"/graphs/{quote(graph_id, safe='')}"
 
 
 @record

@@ -43,8 +43,10 @@ _CODES: Mapping[int, str] = {
     413: "bad_request",
     415: "bad_request",
     416: "bad_request",
+    422: "bad_request",
     429: "too_many_requests",
     500: "internal",
+    501: "bad_request",
 }
 # Errors that name places in storage; what they say stays in the log.
 _INTERNAL = "the server failed to answer; its log has the request id and the cause"

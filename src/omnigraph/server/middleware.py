@@ -8,6 +8,7 @@ import logging
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
@@ -76,7 +77,9 @@ class Around:
             control.cut_off += 1
             if not reply.status:
                 ending = ServerEndingError("the server ended before the request did")
-                await send_error(ending, request_id, reply, whole=is_our_client(scope))
+                with anyio.CancelScope(shield=True):
+                    await send_error(ending, request_id, reply, whole=is_our_client(scope))
+            raise
         except Exception as bug:
             _log.exception("request failed", extra={"request_id": request_id})
             if not reply.status:
@@ -142,7 +145,8 @@ async def send_error(error: OmnigraphError, request_id: str, send: Send, *, whol
 
 def log_internal(error: OmnigraphError, request_id: str) -> None:
     """Write down what the answer does not tell."""
-    _log.error("%s: %s", error.code, error.message, extra={"request_id": request_id})
+    cause = error.__cause__ or error
+    _log.error("%s: %s", error.code, error.message, extra={"request_id": request_id}, exc_info=cause)
 
 
 async def _send(status: int, body: dict[str, object], headers: dict[str, str], send: Send) -> None:

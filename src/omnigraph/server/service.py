@@ -92,7 +92,8 @@ class Service:
 
     def _show(self) -> None:
         ready = self.graphs.ready
-        self.control.redaction.hide({name: graph.uri for name, graph in ready.items()})
+        places = {name: graph.uri for graphs in (ready, self.graphs.blocked) for name, graph in graphs.items()}
+        self.control.redaction.hide(places)
         self.control.metrics.show({name: graph.backend for name, graph in ready.items()})
 
 

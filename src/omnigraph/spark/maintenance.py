@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from omnigraph.engine.maintenance.building import OpenTable, ProjectionJob, build_each
-from omnigraph.engine.maintenance.optimize import OptimizeResult, check_policy
+from omnigraph.engine.maintenance.optimize import OptimizeResult
 from omnigraph.engine.maintenance.outcomes import ProjectionOutcome
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
 from omnigraph.engine.maintenance.projections import Check
@@ -25,7 +25,7 @@ from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
 from omnigraph.store.tables.table import Table
-from omnigraph.values import MAIN, check_callable, checked_names
+from omnigraph.values import MAIN, check_callable, check_instance, checked_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def optimize_on_spark(
     """
     engine = engine_of(graph)
     # Before there is a session of Spark.
-    check_policy(policy)
+    check_instance("policy", policy, CompactionPolicy)
     check_callable("progress", progress)
     if types is not None:
         types = checked_names("types", types)

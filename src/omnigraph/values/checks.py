@@ -5,10 +5,9 @@ A value of another type is refused, not converted: ``True`` is not a number of t
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
@@ -42,7 +41,8 @@ def check_number(
     if optional and value is None:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and isinstance(value, int | float) and math.isfinite(value) and least <= value <= most):
+    # NaN is within no bounds.
+    if not (is_number and isinstance(value, int | float) and least <= value <= most):
         raise unfit(what, value, f"a finite number from {least:g}" + ("" if most == LARGEST else f" to {most:g}"))
 
 
@@ -143,13 +143,13 @@ def check_callable(what: str, value: object) -> None:
 
 
 def checked_names(what: str, value: object) -> tuple[str, ...]:
-    """Return several texts, from anything that holds them but one text, which would fall apart into letters.
+    """Return several texts, from anything that holds them but a mapping, and but one text, which falls into letters.
 
     Raises:
         UsageError: it is of another type, or something in it is.
         ValueFormatError: one of them holds half of a surrogate pair.
     """
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise unfit(what, value, "several names")
     names = tuple(value)
     for name in names:

@@ -70,7 +70,7 @@ def test_an_entity_is_read_by_its_id_at_every_state(graph):
     assert graph.entity("Person", "nobody") is None
     with pytest.raises(TypeMissingError, match="type 'Persn' was not found"):
         graph.entity("Persn", "ann")
-    with pytest.raises(ValueFormatError, match="entity id must be text, not int"):
+    with pytest.raises(ValueFormatError, match="entity_id must be text, not int"):
         graph.entity("Person", 5)  # type: ignore[arg-type]  # the mistake itself
 
 

@@ -9,19 +9,27 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.load import Dialect, LoadSettings, Source
-from omnigraph.errors import UsageError
+from omnigraph.errors import OmnigraphError, RemoteUnsupportedError, UsageError
 from omnigraph.operations import all_operations, request_from_json, request_to_json
+from omnigraph.operations.checks import _checks_of, check_request
 from omnigraph.operations.local.backend import find_handler
 from omnigraph.operations.reads import QueryRequest
-from omnigraph.operations.writes import LoadRequest
+from omnigraph.operations.writes import LoadRequest, SentSource
 from omnigraph.policy import Action
 from tests.session_graph import RELAXED
 
 OPERATIONS = all_operations()
 SCHEMA = "node Person { name: String @key }"
 ADD = "query add($name: String) { insert Person { name: $name } }"
-# What the fields without a default are given here; the values do not matter.
-REQUIRED = {"sources": ["people.jsonl"], "rows": [{}], "limit": 7}
+# What the fields without a default are given here; the values do not matter, their types do.
+REQUIRED = {
+    "sources": [SentSource(file="0")],
+    "rows": [{}],
+    "limit": 7,
+    "number": 1,
+    "batches": [{}],
+    "call": QueryRequest(text="x"),
+}
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
@@ -38,13 +46,32 @@ def test_an_operation_has_a_handler_and_survives_its_json_form(name):
 def test_options_and_sources_survive_the_json_form():
     request = LoadRequest(
         sources=[
-            Source(path="a.csv", type_name="Person", columns={"name": "n"}),
-            Source(path="raw", mapping="m.yaml", dialect=Dialect(delimiter=";", header=["a", "b"], null=["NULL"])),
-            "b.jsonl",
+            SentSource(file="0", type_name="Person", columns={"name": "n"}),
+            SentSource(file="1", dialect=Dialect(delimiter=";", header=["a", "b"], null=["NULL"])),
         ],
         settings=LoadSettings(threads=1),
     )
     assert request_from_json(json.loads(json.dumps(request_to_json(request)))) == request
+
+
+@pytest.mark.parametrize("source", ["a.jsonl", Source(path="a.jsonl"), Source(path="sent:a.jsonl")], ids=str)
+def test_no_document_makes_a_source_that_names_a_place(source):
+    document = {"operation": "load", "sources": [source]}
+    if isinstance(source, Source):
+        document = {"operation": "load", "sources": [{"$record": "Source", "path": source.path}]}
+    with pytest.raises(RemoteUnsupportedError, match="reads no files but those that are sent"):
+        request_from_json(document)
+
+
+def test_every_type_that_a_field_is_declared_with_is_checked():
+    for declared in OPERATIONS.values():
+        given = {one.name: object() for one in fields(declared)}
+        wrong = declared(**given)
+        if given:
+            with pytest.raises(OmnigraphError):
+                check_request(wrong)
+    # Their types are known, or this fails.
+    assert {name: len(_checks_of(declared)) for name, declared in OPERATIONS.items()}.keys() == OPERATIONS.keys()
 
 
 @pytest.mark.parametrize(

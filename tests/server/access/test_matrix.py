@@ -18,10 +18,10 @@ import httpx2
 import pytest
 
 import omnigraph
-from omnigraph.engine.load.sources.source import Source
 from omnigraph.operations import all_operations, request_to_json
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
+from omnigraph.operations.writes import SentSource
 from omnigraph.server.app import GROUPS
 from tests.applied_cluster import apply_directory
 from tests.server.conftest import PEOPLE
@@ -407,10 +407,10 @@ def test_who_is_denied_does_not_learn_what_there_is(caller: Caller, method: str,
 def test_no_operation_is_executed_for_who_may_do_nothing(caller: Caller, name: str):
     declared = all_operations()[name]
     given = {"number": 1, "ref": "main", "before": "main", "after": "draft", "source": "draft"}
-    given |= {"commit_id": caller.servers.head, "sources": [Source(path="sent:0/x.jsonl", format="jsonl")]}
+    given |= {"commit_id": caller.servers.head, "sources": [SentSource(file="0", format="jsonl")]}
     required = {one.name: given.get(one.name, "x") for one in fields(declared) if one.default is MISSING}
     document = encode_frame(FrameKind.RECORD, json.dumps(request_to_json(declared(**required))).encode())
-    files = encode_frame(FrameKind.FILE, b'{"name": "0/x.jsonl"}') + encode_frame(FrameKind.END, b"{}")
+    files = encode_frame(FrameKind.FILE, b'{"name": "0"}') + encode_frame(FrameKind.END, b"{}")
     content = document + (files if name == "load" else b"")
     options = {"content": content, "headers": {**WIRE, "Content-Type": MEDIA_TYPE}}
     one = row(f"/operations/{name}", "", options=options)

@@ -14,7 +14,6 @@ import omnigraph
 from omnigraph.operations import request_to_json
 from omnigraph.operations.reads import ExportRequest, QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
-from omnigraph.operations.writes import LoadRequest
 from omnigraph.server.transport.frames import FramesResponse
 from omnigraph.server.transport.running import RunningCalls
 from tests.server.process import ROOT
@@ -55,28 +54,6 @@ def test_bodies_that_are_no_request_are_refused(http, body, headers, status):
     found = http.post("/graphs/people/operations/query", content=content, headers=headers)
     assert found.status_code == status, found.text
     assert "problem" in found.json()
-
-
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "sent:../../etc/passwd", "sent:0/none.jsonl", "s3://bucket/x.jsonl", "-"]
-)
-def test_no_path_of_a_caller_is_opened(http, path):
-    found = post(http, LoadRequest(sources=[path]))
-    assert (found.status_code, found.json()["problem"]["code"]) == (501, "server.unsupported")
-
-
-@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside", "", "a\\b"])
-def test_files_of_a_request_stay_in_their_folder(http, name):
-    document = json.dumps(request_to_json(LoadRequest(sources=["sent:0/x.jsonl"]))).encode()
-    frames = [
-        encode_frame(FrameKind.RECORD, document),
-        encode_frame(FrameKind.FILE, json.dumps({"name": name}).encode()),
-        encode_frame(FrameKind.BYTES, b"x"),
-        encode_frame(FrameKind.END, b"{}"),
-    ]
-    headers = {**WIRE, "content-type": MEDIA_TYPE}
-    found = http.post("/graphs/people/operations/load", content=b"".join(frames), headers=headers)
-    assert (found.status_code, found.json()["problem"]["code"]) == (501, "server.unsupported")
 
 
 def test_an_export_is_written_by_the_one_who_asks(http, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -32,6 +33,7 @@ from omnigraph.server.control.logs import Redaction, configure_logs
 from omnigraph.server.control.outcomes import KEPT_S, Outcomes
 from omnigraph.server.control.settings import AdmissionLimits, ControlSettings, RequestLimits
 from omnigraph.server.main import listen, open_service, reload_service
+from omnigraph.server.middleware import Around
 
 
 def test_exactly_as_many_writes_are_let_in_at_once_as_fit():
@@ -260,6 +262,53 @@ def test_the_end_is_announced_then_waited_for_then_forced():
     assert (done, control.stopping.is_set()) == (["stop"], True)
     ending.begin()
     assert done == ["stop", "force"]
+
+
+def test_one_long_write_does_not_keep_what_became_of_later_ones(monkeypatch):
+    monkeypatch.setattr(outcomes_module, "MAX_KEPT", 3)
+    outcomes = Outcomes(Runtime.seeded(1).clock)
+
+    def send(number, work):
+        call = CallContext(request_id=f"r{number}", idempotency_key=f"k{number}", payload_digest=f"d{number}")
+        return outcomes.run("g", "ann", call, "create_branch", work, is_remembered=True)
+
+    def slow():
+        for number in range(1, 20):
+            send(number, lambda: None)
+        return [outcomes.find("g", "ann", f"r{number}") is not None for number in range(20)]
+
+    kept = send(0, slow)
+    assert kept == [number in {0, 18, 19} for number in range(20)]
+    assert {len(one) for one in (outcomes._by_request, outcomes._by_key, outcomes._users)} == {3}
+
+
+def test_a_request_that_is_cancelled_is_answered_and_stays_cancelled(places):
+    """Whoever cancels it, be it a timeout or a server that ends, has to see that it is."""
+    begun, sent = asyncio.Event(), []
+
+    async def never(scope, receive, send):
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def receive():
+        return {"type": "http.request"}
+
+    async def send(message):
+        sent.append(message)
+
+    async def run(service):
+        scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/healthz", "raw_path": b"/healthz"}
+        task = asyncio.create_task(Around(never, service)({**scope, "query_string": b"", "headers": []}, receive, send))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return task.cancelled()
+
+    service = open_service(ServerSettings(graphs=(places["one"],), unauthenticated=True))
+    assert asyncio.run(run(service))
+    assert (sent[0]["status"], service.control.cut_off, service.control.under_way) == (503, 1, 0)
+    service.close()
 
 
 def test_the_exit_code_tells_whether_requests_were_cut_off():

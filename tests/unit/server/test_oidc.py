@@ -256,6 +256,18 @@ def test_the_environment_names_the_provider(provider):
     assert made.settings.actor_claim == "email"
     with pytest.raises(IdentityConfigError, match=f"{AUDIENCE_VARIABLE} is missing"):
         verifier_from_environment({ISSUER_VARIABLE: provider.url})
-    for address in ("http://idp.test", "ftp://idp.test", "idp.test", "https://"):
+    for address in (
+        "http://idp.test",
+        "ftp://idp.test",
+        "idp.test",
+        "https://",
+        "http://127.0.0.1:1@evil/",
+        "http://127.0.0.1@evil:80/",
+        "http://localhost:1\\\\@evil/",
+        "http://127.0.0.1.evil/",
+        "https://me:secret@idp.test/",
+        "https://idp.test:x/",
+        "http://[::1/",
+    ):
         with pytest.raises(IdentityConfigError, match="keys are not fetched from"):
             verifier_from_environment(variables | {JWKS_VARIABLE: address})

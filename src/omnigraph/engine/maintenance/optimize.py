@@ -51,7 +51,7 @@ from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.values import BranchName, check_instance, check_number, check_whole
+from omnigraph.values import BranchName
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
@@ -189,20 +189,6 @@ class _Progress:
     skipped: SkipReason | None = None
     attempts: int = 0
     has_committed: bool = False
-
-
-def check_policy(policy: object) -> None:
-    """Refuse a policy by which no sensible compaction could be planned; None passes, as it stands for the default.
-
-    Raises:
-        UsageError: it is something else, or holds a value of another type or out of bounds.
-    """
-    check_instance("policy", policy, CompactionPolicy)
-    if isinstance(policy, CompactionPolicy):
-        check_whole("target_rows", policy.target_rows, least=1)
-        check_number("fair_share", policy.fair_share)
-        check_number("deleted_share", policy.deleted_share, most=1)
-        check_whole("max_rows", policy.max_rows, optional=True)
 
 
 class Optimization:

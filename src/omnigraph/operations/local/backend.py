@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Self, cast
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ForkedProcessError
+from omnigraph.operations.checks import check_request
 from omnigraph.operations.request import NOTHING, Attachments, Request, Response, not_pickled
 from omnigraph.txn.graph_store import OpenMode
 
@@ -64,10 +65,12 @@ class LocalBackend:
 
         Raises:
             ForkedProcessError: the graph was opened before this process was forked off.
+            UsageError, ValueFormatError: a field of the request holds a value of another type.
             GraphClosedError: the graph is closed, or about to be.
             OmnigraphError: whatever the operation raises.
         """
         engine = self.engine
+        check_request(request)
         handler = _handlers.get(type(request)) or find_handler(type(request))
         if engine.external_blobs is not None and request.operation.writes:
             handler = _taking_blobs(handler)

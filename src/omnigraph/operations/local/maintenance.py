@@ -32,10 +32,9 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
         ReadOnlyError: the graph is open for reading only.
     """
     from omnigraph.engine.maintenance.building import ProjectionBounds  # noqa: PLC0415 - see below
-    from omnigraph.engine.maintenance.optimize import Optimization, check_policy  # noqa: PLC0415 - status needs none of it
+    from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - status needs none of it
     from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
 
-    check_policy(request.policy)
     branch_writer = graph.store.current(BranchName.parse(request.branch))[0]
     runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
     work = Optimization(

@@ -6,8 +6,8 @@ from omnigraph.operations.wire.answering import is_lazy as is_lazy
 from omnigraph.operations.wire.attached import attached_there as attached_there
 from omnigraph.operations.wire.attached import check_attached as check_attached
 from omnigraph.operations.wire.files import SentFile as SentFile
+from omnigraph.operations.wire.files import UploadFolder as UploadFolder
 from omnigraph.operations.wire.files import files_of as files_of
-from omnigraph.operations.wire.files import inner_path as inner_path
 from omnigraph.operations.wire.files import receiving as receiving
 from omnigraph.operations.wire.frames import MEDIA_TYPE as MEDIA_TYPE
 from omnigraph.operations.wire.frames import WIRE_VERSION as WIRE_VERSION

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import OmnigraphError
@@ -14,7 +13,7 @@ from omnigraph.operations.reads import ExportRequest, QueryRequest
 from omnigraph.operations.request import Backend, Request
 from omnigraph.operations.stored import InvokeReadRequest
 from omnigraph.operations.wire.attached import attached_there
-from omnigraph.operations.wire.files import PlacedFiles
+from omnigraph.operations.wire.files import PlacedFiles, UploadFolder
 from omnigraph.operations.wire.writing import ResponseWriter, as_error
 
 
@@ -22,7 +21,7 @@ def answer_request(
     backend: Backend,
     request: Request[Any],
     writer: ResponseWriter,
-    folder: Callable[[], Path],
+    folder: UploadFolder,
     *,
     shown: Callable[[OmnigraphError], OmnigraphError] = lambda error: error,
     wants_progress: bool = False,
@@ -34,7 +33,7 @@ def answer_request(
         backend: what executes it.
         request: the request.
         writer: takes the response.
-        folder: the folder with the files that came with the request, which gets those that the operation makes.
+        folder: has the files that came with the request, and gets those that the operation makes.
         shown: what the caller gets to see of an error.
         wants_progress: whether the caller is told how far it is.
         cancel: stops a read.

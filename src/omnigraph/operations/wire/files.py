@@ -1,15 +1,20 @@
 """Files across the wire: sources of loads travel with the request, exported folders with the response.
 
-Neither side ever opens a path that the other one names. What a request says of a path is only what messages call it.
+Neither side ever opens a path that the other one names. A source is the name that its file was sent under, and where
+that file lies is known to the :class:`UploadFolder` alone. What a request says of a path is only what messages call it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import field, replace
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from omnigraph.errors import (
     BadValue,
@@ -17,22 +22,23 @@ from omnigraph.errors import (
     OmnigraphError,
     RemoteUnsupportedError,
     ServerIncompatibleError,
+    UsageError,
     error_from_json,
 )
+from omnigraph.operations.checks import check_request
 from omnigraph.operations.reads import ExportRequest
 from omnigraph.operations.request import Request
 from omnigraph.operations.transactions import CallInTransactionRequest
 from omnigraph.operations.wire.writing import ResponseWriter
-from omnigraph.operations.writes import LoadRequest
+from omnigraph.operations.writes import LoadRequest, SentSource
 from omnigraph.records import record
-from omnigraph.values import check_flag, check_instance
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import Source
 
-_SENT = "sent:"
 _ERRORS = "errors"
 _OUT = "out"
+_LONGEST_NAME = 255
 
 
 @record
@@ -43,13 +49,57 @@ class SentFile:
     source: Source
 
 
+class UploadFolder:
+    """The files that came with one request, and what it makes: a folder of its own, made when it is first needed.
+
+    Files get numbers for names, so that nothing that a sender says is part of a path.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._files: dict[str, Path] = {}
+
+    @property
+    def path(self) -> Path:
+        """Where it is; only its owner may look into it."""
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="omnigraph-request-"))
+        return self._path
+
+    def add(self, name: str) -> BinaryIO:
+        """Create the file that is sent under a name, and return it open for writing.
+
+        Raises:
+            UsageError: another one has the name, or it is none that a file can be sent under.
+        """
+        if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME or name in self._files:
+            expected = f"a name of its own with 1 to {_LONGEST_NAME} printable characters"
+            details = BadValue(what="file", value=ascii(name)[:100], expected=expected)
+            raise UsageError("a file of the request cannot have its name", details=details)
+        path = self.path / str(len(self._files))
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._files[name] = path
+        return os.fdopen(file, "wb")
+
+    def find(self, name: str) -> Path | None:
+        """Return where the file lies that was sent under a name; None if there is none, or something else is there."""
+        path = self._files.get(name)
+        return path if path is not None and stat.S_ISREG(path.lstat().st_mode) else None
+
+    def close(self) -> None:
+        """Remove it with everything in it."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+
+
 def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]:
     """Return a request as it is sent, and the files that travel with it.
 
     Raises:
         FileMissingError, FileAccessError: a source is not there, or cannot be read.
-        UsageError: an argument makes no sense, or the format of a source is not known.
+        UsageError: an argument is of another type or makes no sense, or the format of a source is not known.
     """
+    check_request(request)
     if isinstance(request, CallInTransactionRequest):
         call, files = files_of(request.call)
         return replace(request, call=call), files
@@ -59,26 +109,24 @@ def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]
         return request, ()
     from omnigraph.engine.load.options import LoadSettings, check_load  # noqa: PLC0415 - few requests need it
     from omnigraph.engine.load.sources.expand import expand_sources  # noqa: PLC0415 - see above
-    from omnigraph.engine.load.sources.source import STDIN  # noqa: PLC0415 - see above
 
     check_load(request.mode, errors_to=request.errors_to, progress=None, limit=request.limit)
-    check_flag("patch", request.patch)
-    check_flag("truncate", request.truncate)
-    check_flag("projections", request.projections)
-    check_instance("settings", request.settings, LoadSettings)
     settings = request.settings or LoadSettings()
     found = expand_sources(request.sources, check_sums=settings.check_sums)
-    files = tuple(
-        SentFile(name=f"{number}/{'stdin' if one.path == STDIN else PurePosixPath(one.path).name}", source=one)
-        for number, one in enumerate(found)
-    )
-    sent = [
-        replace(file.source, path=f"{_SENT}{file.name}", format=file.source.kind, options={}, called=file.source.name)
-        for file in files
-    ]
+    files = tuple(SentFile(name=str(number), source=one) for number, one in enumerate(found))
+    sent: list[Any] = [_described(file) for file in files]
     errors_to = None if request.errors_to is None else str(request.errors_to)
     # Checksums were compared where the files are.
     return replace(request, sources=sent, errors_to=errors_to, settings=replace(settings, check_sums=False)), files
+
+
+def _described(file: SentFile) -> SentSource:
+    """Return what is sent of a source in place of its path; a mapping was applied where the files are."""
+    known = {name: getattr(file.source, name) for name in _SHARED}
+    return SentSource(**{**known, "file": file.name, "format": file.source.kind, "called": file.source.name})
+
+
+_SHARED = tuple(one.name for one in fields(cast("Any", SentSource)) if one.name != "file")
 
 
 @record
@@ -90,7 +138,7 @@ class PlacedFiles:
     called: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, request: Request[Any], folder: Callable[[], Path]) -> PlacedFiles:
+    def of(cls, request: Request[Any], folder: UploadFolder) -> PlacedFiles:
         """Let a request that was received use a folder, instead of the paths that it names.
 
         Most requests have no files, and for them no folder is made.
@@ -102,17 +150,19 @@ class PlacedFiles:
             inner = cls.of(request.call, folder)
             return replace(inner, request=replace(request, call=inner.request))
         if isinstance(request, ExportRequest):
-            out = folder() / _OUT
-            return cls(request=replace(request, to=str(out)), folder=folder(), called={str(out): str(request.to)})
+            out = folder.path / _OUT
+            called = {str(out): str(request.to)}
+            return cls(request=replace(request, to=str(out)), folder=folder.path, called=called)
         if not isinstance(request, LoadRequest):
             return cls(request=request)
-        called: dict[str, str] = {}
+        called = {}
         errors_to = None
         if request.errors_to is not None:
-            errors_to = str(folder() / _ERRORS)
+            errors_to = str(folder.path / _ERRORS)
             called[errors_to] = str(request.errors_to)
-        sources = [_placed(one, folder()) for one in request.sources]
-        return cls(request=replace(request, sources=sources, errors_to=errors_to), folder=folder(), called=called)
+        sources = [_placed(one, folder) for one in request.sources]
+        called |= {one.path: one.name for one in sources}
+        return cls(request=replace(request, sources=sources, errors_to=errors_to), folder=folder.path, called=called)
 
     def send(self, writer: ResponseWriter) -> None:
         """Write the files that the operation made."""
@@ -123,7 +173,7 @@ class PlacedFiles:
             writer.file(_ERRORS, errors)
         out = self.folder / _OUT
         if out.is_dir():
-            files = [path for path in out.rglob("*") if path.is_file()]
+            files = [path for path in out.rglob("*") if path.is_file() and not path.is_symlink()]
             # The manifest says that an export is complete, so it comes last.
             for path in sorted(files, key=lambda path: (len(path.relative_to(out).parts) == 1, str(path))):
                 writer.file(path.relative_to(out).as_posix(), path)
@@ -133,32 +183,17 @@ class PlacedFiles:
         return error_from_json(_renamed(error.to_json(), self.called)) if self.called else error
 
 
-def _placed(source: Source | str, folder: Path) -> Source:
-    from omnigraph.engine.load.sources.source import Source  # noqa: PLC0415 - few requests need it
+def _placed(sent: object, folder: UploadFolder) -> Source:
+    from omnigraph.engine.load.sources.dialect import USUAL  # noqa: PLC0415 - few requests need it
+    from omnigraph.engine.load.sources.source import Source  # noqa: PLC0415 - see above
 
-    path = source.path if isinstance(source, Source) else str(source)
-    place = folder / path.removeprefix(_SENT)
-    if not path.startswith(_SENT) or not isinstance(source, Source) or not place.is_file() or not _is_inner(path):
-        details = BadValue(what="source", value=path[:100], expected="a file that is sent with the request")
+    path = folder.find(sent.file) if isinstance(sent, SentSource) else None
+    if not isinstance(sent, SentSource) or path is None:
+        shown = sent.file if isinstance(sent, SentSource) else type(sent).__name__
+        details = BadValue(what="source", value=ascii(shown)[:100], expected="a file that is sent with the request")
         raise RemoteUnsupportedError("a server reads no files but those that are sent to it", details=details)
-    # A mapping was applied where the files are.
-    return replace(source, path=str(place), mapping=None)
-
-
-def _is_inner(path: str) -> bool:
-    return ".." not in path.split("/") and "\\" not in path and "\0" not in path
-
-
-def inner_path(folder: Path, name: str) -> Path:
-    """Return where a file that travels under a name is placed.
-
-    Raises:
-        RemoteUnsupportedError: the name leads out of the folder.
-    """
-    if name.startswith("/") or not _is_inner(name) or not name:
-        details = BadValue(what="file", value=name[:100], expected="a name inside the request")
-        raise RemoteUnsupportedError("a file of the request has a name that leads elsewhere", details=details)
-    return folder / name
+    known = {name: getattr(sent, name) for name in _SHARED}
+    return Source(**{**known, "path": str(path), "dialect": sent.dialect or USUAL, "called": sent.called or sent.file})
 
 
 def _renamed(value: Any, called: Mapping[str, str]) -> Any:
@@ -196,7 +231,7 @@ class ReceivedFiles:
             # Not before there is something to write: a request that is refused leaves no folder behind.
             self._held.enter_context(claim(self._folder))
             self._is_claimed = True
-        if self._folder is not None and _is_inner(name) and not name.startswith("/"):
+        if self._folder is not None and _is_inner(name):
             self._sink = self._open.enter_context(self._folder.create(name))
         elif isinstance(self._request, LoadRequest) and self._request.errors_to is not None and name == _ERRORS:
             self._sink = self._open.enter_context(Path(self._request.errors_to).open("wb"))  # noqa: SIM115 - end closes it
@@ -220,6 +255,12 @@ def claim(folder: Any) -> AbstractContextManager[None]:
     from omnigraph.runtime import Runtime  # noqa: PLC0415 - see above
 
     return claimed_folder(folder, Runtime.system())
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a name that a server sends is one of a file below the folder of an export."""
+    parts = name.split("/")
+    return all(parts) and not {".", ".."} & set(parts) and "\\" not in name and "\0" not in name
 
 
 def _empty_folder(request: ExportRequest) -> Any:

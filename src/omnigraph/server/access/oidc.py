@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from omnigraph.errors import BadValue, IdentityConfigError, IdentityProviderError, StorageFault, TokenInvalidError
 from omnigraph.policy.decision import Actor
@@ -265,11 +266,21 @@ def _key_id(token: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+# What two readers of one address may understand differently.
+_NOT_IN_ADDRESSES = frozenset(" \\")
+
+
 def _check_address(address: str) -> None:
     """Refuse addresses that a stranger on the network could answer for."""
-    host = address.partition("://")[2].partition("/")[0]
-    is_loopback = address.startswith("http://") and host.rpartition(":")[0] in {"127.0.0.1", "localhost", "[::1]"}
-    if not host or not (address.startswith("https://") or is_loopback):
+    try:
+        parts = urlsplit(address)
+        # Reading the port checks it.
+        is_whole = bool(parts.hostname) and "@" not in parts.netloc and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_whole = False
+    is_plain = is_whole and address.isascii() and address.isprintable() and not _NOT_IN_ADDRESSES & set(address)
+    if not is_plain or not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
         details = BadValue(what="identity", value=address, expected="https://, or http:// on this machine")
         raise IdentityConfigError(f"keys are not fetched from '{address}'", details=details)
 

@@ -164,7 +164,8 @@ class Outcomes:
             raise
         else:
             commit = getattr(response, "commit", None)
-            mine.commit_id = None if commit is None else str(commit.id)
+            # A proposal that was merged names its commit and does not hold it.
+            mine.commit_id = None if commit is None else str(getattr(commit, "id", commit))
             mine.response = None if key is None else response
             mine.state = "succeeded"
             return response
@@ -176,9 +177,12 @@ class Outcomes:
         oldest_s = self._clock.monotonic_s() - KEPT_S
         kept: tuple[OrderedDict[Any, Outcome], ...] = (self._by_request, self._by_key, self._users)
         for outcomes in kept:
-            while outcomes:
-                name, outcome = next(iter(outcomes.items()))
-                is_old = outcome.began_s < oldest_s or len(outcomes) > MAX_KEPT
-                if not is_old or outcome.state == "running":
+            ended = []
+            # The oldest come first. One that is running stays, and those behind it are looked at all the same.
+            for name, outcome in outcomes.items():
+                if outcome.began_s >= oldest_s and len(outcomes) - len(ended) <= MAX_KEPT:
                     break
+                if outcome.state != "running":
+                    ended.append(name)
+            for name in ended:
                 del outcomes[name]

@@ -177,11 +177,11 @@ def estimate(request: Request[Any], body_bytes: int) -> int:
     """Return how large a write is, as far as can be said before it runs."""
     match request:
         case MutateRequest():
-            return len(request.text) + _size(request.params)
+            return len(request.text) + _size(request.params, body_bytes)
         case InvokeMutationRequest():
-            return _size(request.params)
+            return _size(request.params, body_bytes)
         case MutateBatchRequest():
-            return len(request.text) + _size(request.rows)
+            return len(request.text) + _size(request.rows, body_bytes)
         case ApplySchemaRequest():
             return len(request.text)
         case CreateBranchRequest() | DeleteBranchRequest() | MergeRequest():
@@ -190,7 +190,11 @@ def estimate(request: Request[Any], body_bytes: int) -> int:
             return body_bytes
 
 
-def _size(params: object) -> int:
+def _size(params: object, body_bytes: int) -> int:
     if params is None or (isinstance(params, Mapping) and not params):
         return 0
-    return len(msgspec.json.encode(params, enc_hook=str))
+    try:
+        return len(msgspec.json.encode(params, enc_hook=str))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        # Whether these are parameters at all is for the operation to say.
+        return body_bytes

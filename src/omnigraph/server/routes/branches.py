@@ -21,6 +21,7 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.request import Backend
 from omnigraph.policy import Action
+from omnigraph.server.config import public_uri
 from omnigraph.server.models import (
     BranchCreateBody,
     BranchMergeBody,
@@ -81,7 +82,7 @@ async def create_branch(request: Request) -> Response:
         raise malformed("name", name, "another name than main", "branch 'main' always exists")
     call.require_without_export(Action.BRANCH_CREATE, branch=source, target=name)
     await call.execute(CreateBranchRequest(name=name, source=source, actor=call.actor_name))
-    return answer({"uri": call.graph.uri, "from": source, "name": name, "actor_id": call.actor_name})
+    return answer({"uri": public_uri(call.graph.graph_id), "from": source, "name": name, "actor_id": call.actor_name})
 
 
 @router.delete("/branches/{branch}")
@@ -92,7 +93,7 @@ async def delete_branch(request: Request) -> Response:
     name = branch_of(path_value(request, "branch"))
     call.require_without_export(Action.BRANCH_DELETE, branch=None, target=name)
     await call.execute(DeleteBranchRequest(name=name, actor=call.actor_name))
-    return answer({"uri": call.graph.uri, "name": name, "actor_id": call.actor_name})
+    return answer({"uri": public_uri(call.graph.graph_id), "name": name, "actor_id": call.actor_name})
 
 
 @router.post("/branches/merge")

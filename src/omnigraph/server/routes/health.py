@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.policy import Action
+from omnigraph.server.config import public_uri
 from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, knows_additions, served_document
 from omnigraph.server.service import Service, answer
 from omnigraph.values.formats import STORAGE_FORMAT
@@ -36,12 +37,17 @@ async def list_graphs(request: Request) -> Response:
     service: Service = request.app.state.service
     service.access.require(None, request.scope.get("omnigraph.actor"), Action.GRAPH_LIST, branch=None)
     graphs = service.graphs
-    found = [{"graph_id": graph.graph_id, "uri": graph.uri} for graph in graphs.ready.values()]
+    found = [{"graph_id": graph.graph_id, "uri": public_uri(graph.graph_id)} for graph in graphs.ready.values()]
     if not knows_additions(request.headers):
         return answer({"graphs": found})
     clean = service.control.redaction.clean
     blocked = [
-        {"graph_id": graph.graph_id, "uri": graph.uri, "state": "blocked", "reason": clean(graph.reason)}
+        {
+            "graph_id": graph.graph_id,
+            "uri": public_uri(graph.graph_id),
+            "state": "blocked",
+            "reason": clean(graph.reason),
+        }
         for graph in graphs.blocked.values()
     ]
     listed = [*({**graph, "state": "ready"} for graph in found), *blocked]

@@ -31,6 +31,7 @@ from omnigraph.operations.request import Backend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.policy import Action
 from omnigraph.runtime import CallContext
+from omnigraph.server.config import public_uri
 from omnigraph.server.models import IngestBody, load_document
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, served_request
@@ -73,7 +74,7 @@ async def _ingest(request: Request) -> dict[str, Any]:
     done = await call.run(
         lambda backend: _load(call, backend, branch, base, body.mode or "merge", records), is_write=True
     )
-    return {"uri": call.graph.uri, **done}
+    return {"uri": public_uri(call.graph.graph_id), **done}
 
 
 @router.post("/load/ndjson")

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from omnigraph.errors import FormatMismatch, InternalError, OmnigraphError, ServerIncompatibleError
 from omnigraph.operations import all_operations, request_from_json
 from omnigraph.operations.request import Request
-from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, answer_request, from_bytes
+from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, UploadFolder, answer_request, from_bytes
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.transport.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
-from omnigraph.server.transport.uploads import UploadFolder, read_upload
+from omnigraph.server.transport.uploads import read_upload
 
 router = APIRouter(prefix="/graphs/{graph_id}/operations")
 
@@ -64,7 +64,7 @@ async def execute(request: HttpRequest) -> Response:
                     backend,
                     asked,
                     ResponseWriter(write),
-                    lambda: folder.path,
+                    folder,
                     shown=shown,
                     wants_progress=request.headers.get(PROGRESS_HEADER) == "true",
                     cancel=stop,
@@ -100,7 +100,8 @@ async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
     """Return the request of a body.
 
     Raises:
-        RequestFormatError: it is none.
+        RequestFormatError, UsageError, ValueFormatError: it is none.
+        RemoteUnsupportedError: it names a source that is no file sent with it.
         BodyTooLargeError, BodyTimeoutError: the body is too long, or does not arrive.
     """
     limits = call.service.settings.limits
@@ -120,7 +121,4 @@ async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
         raise malformed(
             "body", "", f"a request of the operation '{name}'", "the body is not a request of the operation"
         )
-    try:
-        return request_from_json(document)
-    except (TypeError, ValueError, AttributeError, RecursionError) as problem:
-        raise malformed("body", "", "the fields of the request", "the body is not such a request") from problem
+    return request_from_json(document)

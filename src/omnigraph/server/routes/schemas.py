@@ -10,6 +10,7 @@ from omnigraph.engine.accepted import catalog_of
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.policy import Action
+from omnigraph.server.config import public_uri
 from omnigraph.server.models import (
     SchemaApplyBody,
     catalog_document,
@@ -62,4 +63,4 @@ async def apply_schema(request: Request) -> Response:
         text=body.schema_source, allow_data_loss=bool(body.allow_data_loss), actor=call.actor_name
     )
     done = await call.execute(asked)
-    return answer({"uri": call.graph.uri, **done.to_json(), "commit": optional_commit(done.commit)})
+    return answer({"uri": public_uri(call.graph.graph_id), **done.to_json(), "commit": optional_commit(done.commit)})

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from starlette.requests import ClientDisconnect, Request
 
 from omnigraph.errors import BodyTimeoutError, BodyTooLargeError, LimitExceeded, ServerIncompatibleError
-from omnigraph.operations.wire import Frame, FrameBuffer, FrameKind, from_bytes, inner_path
+from omnigraph.operations.wire import Frame, FrameBuffer, FrameKind, UploadFolder, from_bytes
 from omnigraph.server.transport.bodies import malformed, refuse_packed
 
 # Written to disk at once, in a thread.
@@ -23,30 +19,9 @@ _WRITTEN_BYTES = 1 << 20
 _LEAST_BYTES = 64 << 10
 # The longest frame, which is held in memory; clients cut files into pieces of a megabyte.
 _FRAME_BYTES = 32 << 20
-# What the system says of names that are too long, or that are a file and a folder at once.
-_BAD_NAMES = frozenset({errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ})
 RESOURCE = "request_upload_bytes"
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
-
-
-class UploadFolder:
-    """A temporary folder, made when it is first needed and removed in the end."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        if self._path is None:
-            self._path = Path(tempfile.mkdtemp(prefix="omnigraph-request-"))
-        return self._path
-
-    def close(self) -> None:
-        """Remove it with everything in it."""
-        if self._path is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
 
 
 async def read_upload(request: Request, folder: UploadFolder, limit: int, seconds: float, run: Run) -> Any:
@@ -64,7 +39,7 @@ async def read_upload(request: Request, folder: UploadFolder, limit: int, second
         BodyTimeoutError: it did not go on in time.
         MediaTypeError: it is packed.
         RequestFormatError: it is not such a body, or broke off.
-        RemoteUnsupportedError: a file has a name that leads elsewhere.
+        UsageError: two files have one name, or one has none that a file can have.
     """
     refuse_packed(request)
     loop = asyncio.get_running_loop()
@@ -140,13 +115,6 @@ class _Body:
 
     def _open(self, told: Any) -> BinaryIO:
         name = told.get("name") if isinstance(told, dict) else None
-        if not isinstance(name, str) or not name.isprintable():
+        if not isinstance(name, str):
             raise malformed("body", "", "the name of a file", "a file of the request has no name")
-        path = inner_path(self._folder.path, name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return path.open("wb")
-        except OSError as problem:
-            if problem.errno not in _BAD_NAMES:
-                raise
-            raise malformed("file", name, "a name of its own", "a file of the request cannot have its name") from None
+        return self._folder.add(name)

@@ -27,6 +27,7 @@ from omnigraph.store.tables.pins import ROW_VERSIONS, fragment_to_json
 from omnigraph.store.tables.row_versions import flattened
 from omnigraph.store.tables.table import Table
 from omnigraph.store.translate import translating
+from omnigraph.values import check_number, check_whole
 
 
 def stage_compaction(
@@ -180,12 +181,21 @@ class CompactionPolicy:
         fair_share: how many rows others must bring for each row of a fragment that is rewritten with them.
         deleted_share: which share of its rows may be deleted before a fragment is rewritten for that alone.
         max_rows: leave out work that would rewrite more rows at once; None means no limit.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     target_rows: int = 1 << 20
     fair_share: float = 0.5
     deleted_share: float = 0.1
     max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("target_rows", self.target_rows, least=1)
+        check_number("fair_share", self.fair_share)
+        check_number("deleted_share", self.deleted_share, most=1)
+        check_whole("max_rows", self.max_rows, optional=True)
 
 
 @record

@@ -110,7 +110,7 @@ class Source:
     @property
     def delimiter(self) -> str:
         """What stands between the cells of its text unless its dialect says otherwise."""
-        return "\t" if self.path != STDIN and _plain_path(self.path).suffix.lower() == ".tsv" else ","
+        return "\t" if _plain_path(self.name).suffix.lower() == ".tsv" else ","
 
     @property
     def is_in_memory(self) -> bool:
@@ -135,7 +135,7 @@ class Source:
     @property
     def stem(self) -> str:
         """The file's name without directory and extensions."""
-        return _plain_path(self.path).stem
+        return _plain_path(self.name).stem
 
     @property
     def size_bytes(self) -> int | None:
