@@ -506,7 +506,8 @@ def _is_decoded(of: PropertyType, kinds: set[type], values: list[Any], form: Par
     """Whether every value is what decoding would make of it, as far as a look at the whole column can tell."""
     if of.is_list:
         return False
-    present = values if None not in values else [value for value in values if value is not None]
+    # By identity: an array of numpy says of each of its numbers whether it equals something.
+    present = [value for value in values if value is not None]
     if of.scalar is Scalar.STRING and kinds == {str}:
         return _is_unicode(present)
     if of.scalar is Scalar.BOOL:

@@ -274,8 +274,13 @@ def _datetime_from_json(parts: Any, place: str) -> datetime:
     found = datetime.fromisoformat(text)
     if nanosecond:
         found = _FineMoment.fromisoformat(text)
-        found.nanosecond = int(nanosecond)  # type: ignore[attr-defined]  # it is one of ours
+        found.nanosecond = int(nanosecond)
     return found
+
+
+def _key_from_json(value: Any) -> Any:
+    # No key is a list; a tuple that was one is only there to be refused.
+    return tuple(map(_key_from_json, value)) if isinstance(value, list) else _host_from_json(value, "")
 
 
 _HOST_DECODERS: Mapping[str, Callable[[Any, str], Any]] = {
@@ -285,5 +290,5 @@ _HOST_DECODERS: Mapping[str, Callable[[Any, str], Any]] = {
     "datetime": _datetime_from_json,
     "date": lambda text, _: date.fromisoformat(text),
     "decimal": lambda text, _: Decimal(text),
-    "map": lambda items, place: {_host_from_json(key, place): _host_from_json(item, place) for key, item in items},
+    "map": lambda items, place: {_key_from_json(key): _host_from_json(item, place) for key, item in items},
 }

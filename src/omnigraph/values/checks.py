@@ -178,7 +178,11 @@ def meant(value: object, choices: Iterable[str]) -> str | None:
 
 def unfit(what: str, value: object, expected: str, hint: str | None = None) -> UsageError:
     """Return the error for a value that does not fit."""
-    shown = ascii(value)[:_SHOWN]
+    try:
+        shown = ascii(value)[:_SHOWN]
+    except (ValueError, RecursionError):
+        # A number of thousands of digits, which Python does not write.
+        shown = f"a very long {type(value).__name__}"
     details = BadValue(what=what, value=shown, expected=expected)
     return UsageError(f"{what} must be {expected}, not {shown}", details=details, hint=hint)
 

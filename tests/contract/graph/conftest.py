@@ -7,6 +7,10 @@ process, and ``async`` and ``async-remote`` are the twin for event loops, over t
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import contextmanager
+
 import pytest
 
 import omnigraph.aio.graph
@@ -44,6 +48,8 @@ LEFT_OUT = {
     "test_requests": {"async", "async-remote"},
 }
 IN_EVERY_RUN = {"local", "remote", "async"}
+# Where callers are; a server of theirs is in UTC. Nothing that is shown or stored may depend on it.
+ZONES = {"local": "America/New_York", "remote": "Asia/Kolkata", "json": "America/New_York"}
 
 
 def pytest_generate_tests(metafunc):
@@ -68,11 +74,25 @@ def graph_server(tmp_path_factory):
         yield running.url, folder
 
 
+@contextmanager
+def zone(name):
+    """Let the clock of this process be that of a place."""
+    before = os.environ.get("TZ")
+    try:
+        os.environ["TZ"] = name
+        time.tzset()
+        yield
+    finally:
+        os.environ.pop("TZ")
+        os.environ.update({} if before is None else {"TZ": before})
+        time.tzset()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def backend(request):
     """How ``init`` and ``open`` reach a graph: one of the words above."""
     name = request.param
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, zone(ZONES.get(name, "UTC")):
         if name.endswith("remote"):
             address, folder = request.getfixturevalue("graph_server")
             patch.setattr(ServedBackend, "server", address)

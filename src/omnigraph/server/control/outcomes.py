@@ -177,7 +177,7 @@ class Outcomes:
         oldest_s = self._clock.monotonic_s() - KEPT_S
         kept: tuple[OrderedDict[Any, Outcome], ...] = (self._by_request, self._by_key, self._users)
         for outcomes in kept:
-            ended = []
+            ended: list[Any] = []
             # The oldest come first. One that is running stays, and those behind it are looked at all the same.
             for name, outcome in outcomes.items():
                 if outcome.began_s >= oldest_s and len(outcomes) - len(ended) <= MAX_KEPT:
