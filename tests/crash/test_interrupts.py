@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import InternalError
-from omnigraph.runtime import calls, start_thread
+from omnigraph.runtime import Runtime, calls, start_thread
+from omnigraph.runtime.failpoints import on_nth
 from omnigraph.txn import graph_store, services
 from omnigraph.txn.branches import open as open_branches
 from omnigraph.txn.claims import heartbeat as keeper
@@ -20,10 +21,11 @@ from omnigraph.txn.publish import batch, publisher
 from omnigraph.txn.publish import publisher as release
 from omnigraph.txn.publish import writer as branch_writer
 from omnigraph.txn.publish import writer as queue
+from omnigraph.txn.publish.kinds import WriteKind
 from tests.auditor import audit
 from tests.crash.interrupting import Interrupt, interrupting, noting
 from tests.crash.matrix import IS_FULL
-from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
 # Threads that end with an exception are what this is about.
 pytestmark = [pytest.mark.more, pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")]
@@ -152,7 +154,7 @@ def test_closing_that_is_interrupted_at_any_line_can_be_finished(tmp_path, passe
 
 CTRL_C = """
 import faulthandler, os, signal, sys, threading
-from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 from omnigraph.runtime import Runtime, start_thread
 from omnigraph.runtime.failpoints import on_nth
 
@@ -199,3 +201,69 @@ def test_ctrl_c_while_a_write_waits_for_its_turn_takes_it_back_and_the_branch_go
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["interrupted", "first later"]
+
+
+AT_A_POINT = """
+import faulthandler, os, signal, sys, threading
+from omnigraph.errors import WriteInterruptedError
+from omnigraph.runtime import Runtime
+from omnigraph.runtime.failpoints import on_nth
+from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
+
+faulthandler.dump_traceback_later(290, exit=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runtime, left = Runtime.system({}), threading.Event()
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    assert left.wait(280)
+
+
+runtime.failpoints.enable(sys.argv[2], on_nth(1, interrupt))
+graph = open_graph(init_graph(sys.argv[1]), runtime=runtime)
+try:
+    insert(graph, PERSON, node_rows(["interrupted"]))
+except KeyboardInterrupt as error:
+    caught = error
+is_certain = not isinstance(caught, WriteInterruptedError)
+print("cancelled" if is_certain else caught.outcome)
+left.set()
+graph.close()
+if not is_certain:
+    print(caught.outcome, str(caught).replace(caught.commit_id, "ID"))
+with open_graph(graph.storage) as graph:
+    insert(graph, PERSON, node_rows(["later"]))
+    print(*read_ids(graph, PERSON))
+"""
+
+
+@pytest.mark.parametrize("point", ["txn.stage.after_files", "txn.claim.after_put", "txn.publish.after_cas"])
+def test_an_interrupt_says_what_became_of_a_write_that_it_could_not_cancel(tmp_path, point):
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_A_POINT, str(tmp_path / "g"), point],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    told = "published interrupted: published as commit 'ID' on branch 'main'"
+    cancelled = ["cancelled", "later"]
+    assert ended.stdout.splitlines() == (
+        cancelled if point == "txn.stage.after_files" else ["unknown", told, "interrupted later"]
+    )
+
+
+def test_of_writes_that_are_published_together_only_the_interrupted_one_is_left_out(tmp_path):
+    """It leaves behind its last look, when the others are staged with it already."""
+    runtime = Runtime.system({})
+    with open_graph(init_graph(tmp_path / "g"), runtime=runtime) as graph:
+        txns = [authority_of(graph).begin(WriteKind.INSERT) for _ in range(3)]
+        for name, txn in zip("abc", txns, strict=True):
+            txn.insert(PERSON, node_rows([name]))
+        runtime.failpoints.enable("txn.stage.after_files", on_nth(1, txns[1].forsake))
+        outcomes = authority_of(graph)._run(txns)
+        assert [getattr(outcome, "commit", None) is not None for outcome in outcomes] == [True, False, True]
+        assert read_ids(graph, PERSON) == ["a", "c"]
+    assert _check(graph.storage, ["a", "c"]) == []

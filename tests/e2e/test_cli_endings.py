@@ -30,13 +30,21 @@ STREAMS = {
     "changes follow": ("changes", "follow", "--store", "g", "--from", "beginning"),
     "diff": ("diff", "main~1", "--store", "g", "--json"),
 }
-WORK = {
-    "load": (("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json"), "engine.spool.after_rows"),
-    "load, published": (
+PUBLISHED = {
+    "load": (("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json"), "txn.claim.after_put"),
+    "load, acknowledged": (
         ("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json"),
-        "txn.claim.after_put",
+        "txn.release.before_delete",
     ),
     "optimize": (("optimize", "g", "--quiet", "--json"), "txn.claim.after_put"),
+}
+WORK = {
+    "load": (("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json"), "engine.spool.after_rows"),
+    "load, not claimed": (
+        ("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json"),
+        "txn.stage.after_files",
+    ),
+    "optimize": (("optimize", "g", "--quiet", "--json"), "txn.stage.after_files"),
     "export": (("export", "g", "--to", "out", "--json"), "engine.export.after_file"),
     "cleanup": (("cleanup", "g", "--keep", "1", "--confirm", "--quiet", "--json"), "engine.cleanup.after_floor"),
 }
@@ -78,20 +86,62 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("name", WORK)
 def test_an_interrupted_command_says_nothing_and_leaves_the_graph_to_others(folder: Path, name: str):
     arguments, place = WORK[name]
+    assert interrupt(folder, arguments, place) == ""
+    before = commits(folder)
+    assert "new" not in names(folder)
+    assert [commit["operation"] for commit in before] == ["insert", "init"]
+    assert omnigraph(*ADD, cwd=folder).code == 0
+    assert names(folder) == ["p0", "p1", "p2", "p3", "q"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_command_that_is_interrupted_when_its_write_is_claimed_names_the_commit(folder: Path, name: str):
+    arguments, place = PUBLISHED[name]
+    told = interrupt(folder, arguments, place)
+    newest = commits(folder)[0]
+    assert told == f"interrupted: published as commit '{newest['graph_commit_id']}' on branch 'main'\n"
+    assert newest["operation"] == ("ensure_indices" if name == "optimize" else "load_merge")
+    assert omnigraph(*ADD, cwd=folder).code == 0
+
+
+def test_a_command_that_cannot_wait_for_its_write_says_what_to_look_for(folder: Path):
+    arguments, place = PUBLISHED["load"]
+    told = interrupt(folder, arguments, place, is_held=True)
+    commit_id = told.removeprefix("interrupted: outcome unknown, look for commit '").removesuffix(
+        "' on branch 'main'\n"
+    )
+    assert told != commit_id
+    assert omnigraph(*ADD, cwd=folder).code == 0
+    # Its claim was there, but no table had moved: whoever came next has undone it.
+    assert commit_id not in [commit["graph_commit_id"] for commit in commits(folder)]
+    assert "new" not in names(folder)
+
+
+def commits(folder: Path) -> list[dict[str, str]]:
+    told = omnigraph("commit", "list", "g", "--json", cwd=folder)
+    assert told.code == 0, told.err
+    return list(json.loads(told.out)["commits"])
+
+
+def interrupt(folder: Path, arguments: Sequence[str], place: str, *, is_held: bool = False) -> str:
+    """Press Ctrl-C when a command is at a place, and let it go on there or hold it; return what it says."""
     gate = folder / "gate"
     with running(folder, arguments, OMNIGRAPH_FAILPOINTS=f"{place}=pause:{gate}") as (process, reader):
         while not gate.with_name("gate.reached").exists():
             assert process.poll() is None, (folder / "err").read_text()
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        # A thread that is in the middle of a file ends it first.
-        gate.touch()
+        if not is_held:
+            # A thread that is in the middle of a file ends it first.
+            gate.touch()
+        while is_held and process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(TimeoutExpired):
+                process.wait(0.05)
         assert process.wait(300) == 130
         assert os.read(reader, 100) == b""
         os.close(reader)
-    assert (folder / "err").read_text() == ""
-    assert omnigraph(*ADD, cwd=folder).code == 0
-    assert sorted({*names(folder)} - {"new"}) == ["p0", "p1", "p2", "p3", "q"]
+    return (folder / "err").read_text()
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -29,6 +29,7 @@ from omnigraph.errors import (
     MissingThing,
     OmnigraphError,
     Violations,
+    WriteInterruptedError,
 )
 from omnigraph.errors.history import FailedCheck, FailedChecks
 from omnigraph.errors.txn import HeadMismatch
@@ -200,6 +201,15 @@ def _own_members(error: OmnigraphError) -> dict[str, Any]:
             return {"precondition_failure": {"expected": expected, "actual": actual}}
         case _:
             return {}
+
+
+def write_interrupt(interrupt: BaseException) -> bool:
+    """Say on standard error what became of a write that could not be cancelled; return whether there was one."""
+    told = WriteInterruptedError.within(interrupt)
+    if told is None or told.outcome == "cancelled":
+        return False
+    write_line(str(told), sys.stderr)
+    return True
 
 
 def choose_output(*, as_json: bool) -> Output:

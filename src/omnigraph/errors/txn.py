@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, LimitExceeded, MissingThing
 from omnigraph.records import record
@@ -276,6 +279,47 @@ class SidecarCorruptError(OmnigraphError):
         details=FormatMismatch,
         hint="inspect the object; opening the graph read-only still works",
     )
+
+
+Outcome = Literal["published", "cancelled", "unknown"]
+
+
+class WriteInterruptedError(KeyboardInterrupt):
+    """Ctrl-C came when a write could not be cancelled any more. It is an interrupt and no :class:`OmnigraphError`.
+
+    Args:
+        branch: what it writes to.
+        commit_id: the commit to look for.
+        look: returns what is known of it at this moment.
+    """
+
+    def __init__(self, branch: str, commit_id: str, look: Callable[[], Outcome]) -> None:
+        super().__init__(branch, commit_id)
+        self.branch = branch
+        self.commit_id = commit_id
+        self._look = look
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known of the write; closing the graph waits for what is ``unknown`` until then."""
+        return self._look()
+
+    def __str__(self) -> str:
+        place = f"commit '{self.commit_id}' on branch '{self.branch}'"
+        match self.outcome:
+            case "published":
+                return f"interrupted: published as {place}"
+            case "cancelled":
+                return "interrupted: nothing was written"
+            case _:
+                return f"interrupted: outcome unknown, look for {place}"
+
+    @classmethod
+    def within(cls, error: BaseException | None) -> WriteInterruptedError | None:
+        """Return the one that an interrupt is or was raised on the way of."""
+        while error is not None and not isinstance(error, cls):
+            error = error.__context__
+        return error
 
 
 class GraphReplacedError(OmnigraphError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, assert_never
@@ -148,6 +149,9 @@ class WriteTxn:
         self.is_recorded = False
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
         self.is_forsaken = False
+        # Taken for good by a thread that leaves, or by the publisher for as long as the write may get published.
+        self._publishable = threading.Lock()
+        self._is_held = False
         # The request that asks for it, and what makes up what a repeated one is told; it is asked for when the write
         # is about to be published, because running it again may change the answer.
         self.call = CallContext()
@@ -406,9 +410,21 @@ class WriteTxn:
             self.decide(self)
         return True
 
-    def forsake(self) -> None:
-        """Say that nobody waits for the outcome any more."""
+    def forsake(self) -> bool:
+        """Say that nobody waits for the outcome any more; return whether nothing of it will be published."""
         self.is_forsaken = True
+        return self._publishable.acquire(blocking=False)
+
+    def hold(self) -> bool:
+        """Say, before others can see the write, that it may be published from now on; False: it was forsaken."""
+        self._is_held = self._is_held or self._publishable.acquire(blocking=False)
+        return self._is_held
+
+    def let_go(self) -> None:
+        """Say that nothing of it can be published without another :meth:`hold`."""
+        if self._is_held:
+            self._is_held = False
+            self._publishable.release()
 
     def add_check(self, check: Check) -> None:
         """Run ``check`` against every state this write is about to be published on."""

@@ -15,7 +15,9 @@ def make():
     """Make queues that are closed in the end; the thread of each ends with it."""
     made = []
 
-    def make(run, *, can_group=lambda work: False, max_group=8, wait_s=20.0, clock=None, forsake=lambda work: None):
+    def make(
+        run, *, can_group=lambda work: False, max_group=8, wait_s=20.0, clock=None, forsake=lambda work, outcome: None
+    ):
         queue = BranchQueue(
             run,
             can_group=can_group,

@@ -20,7 +20,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from omnigraph.catalog import Catalog
 from omnigraph.cli.operator.config import config_path
-from omnigraph.cli.output import write_line
+from omnigraph.cli.output import write_interrupt, write_line
 from omnigraph.cli.shell.session import COMMANDS, ShellSession
 from omnigraph.cli.shell.statements import Statement
 from omnigraph.errors import OmnigraphError
@@ -123,8 +123,9 @@ def converse(session: ShellSession, *, given: Input | None = None, shown: Output
             break
         try:
             session.run_shown(text)
-        except KeyboardInterrupt:
-            write_line("interrupted", sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            if not write_interrupt(interrupt):
+                write_line("interrupted", sys.stderr)
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
@@ -16,6 +17,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ForkedProcessError
 from omnigraph.operations.checks import check_request
 from omnigraph.operations.request import NOTHING, Attachments, Request, Response, not_pickled
+from omnigraph.runtime.commits import telling_commits
 from omnigraph.txn.graph_store import OpenMode
 
 Handler = Callable[[OpenGraph, Any, Attachments], Any]
@@ -68,13 +70,15 @@ class LocalBackend:
             UsageError, ValueFormatError: a field of the request holds a value of another type.
             GraphClosedError: the graph is closed, or about to be.
             OmnigraphError: whatever the operation raises.
+            WriteInterruptedError: an interrupt came when a write could not be cancelled any more.
         """
         engine = self.engine
         check_request(request)
         handler = _handlers.get(type(request)) or find_handler(type(request))
         if engine.external_blobs is not None and request.operation.writes:
             handler = _taking_blobs(handler)
-        return cast("Response", engine.calls.run(lambda: handler(engine, request, attached)))
+        with telling_commits() if request.operation.writes else nullcontext():
+            return cast("Response", engine.calls.run(lambda: handler(engine, request, attached)))
 
     def close(self) -> None:
         """Finish what is under way and let go of everything; in a forked process there is nothing to let go of."""

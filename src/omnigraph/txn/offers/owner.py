@@ -65,7 +65,7 @@ class OwnOffer:
         if not members or not all(can_offer(member.txn, settings.offer_bytes // len(members)) for member in members):
             return
         schema_hash = base.state.schema.hash
-        if any(member.txn.snapshot.state.schema.hash != schema_hash for member in members):
+        if any(member.txn.snapshot.state.schema.hash != schema_hash for member in members) or not self._batch.hold():
             return
         now_ms = self._world.clock.now_ms()
         self._deadline_ms = now_ms + int(settings.claim_wait_s * 1000)

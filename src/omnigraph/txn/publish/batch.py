@@ -137,6 +137,23 @@ class Batch:
         """Upload whatever is left to be published at places of its own."""
         self._operation_id = OperationId(services.runtime.ids.ulid())
 
+    def hold(self) -> bool:
+        """Say of every open member that it may be published; False when some were forsaken before, and are out."""
+        forsaken = [member for member in self.open_members if not member.txn.hold()]
+        for member in forsaken:
+            # Its thread has left, and hears of nothing.
+            member.error = KeyboardInterrupt()
+        for member in self.members if forsaken else ():
+            if member.first in forsaken:
+                member.first = None
+            self._checked_on = None
+        return not forsaken
+
+    def let_go(self) -> None:
+        """Say that no open member can be published as things are: nothing of it is claimed or offered."""
+        for member in self.open_members:
+            member.txn.let_go()
+
     @property
     def is_forsaken(self) -> bool:
         """Whether nobody waits for any of it: then it ends before it claims anything."""

@@ -126,6 +126,8 @@ class Publisher:
         try:
             self._settle_all()
             while batch.open_members:
+                if own.name is None:
+                    batch.let_go()
                 base = self._get_ready(batch, own, base, patience)
                 if not batch.open_members or not self._turns.take():
                     continue
@@ -210,6 +212,8 @@ class Publisher:
         self._world.failpoints.hit("txn.stage.after_files")
         # A claim in another graph that was made in the same place would be recovered there.
         self._services.manifest.check_same(base)
+        if not batch.hold():
+            return None
         self._unsettled[plan.publish_uuid] = _Unsettled(plan)
         if not self._claim(plan):
             self._settled(plan)

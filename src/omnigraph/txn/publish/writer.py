@@ -15,8 +15,17 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from omnigraph.errors import ClaimBusyError, ClaimHeld, Effect, InternalError
+from omnigraph.errors import (
+    ClaimBusyError,
+    ClaimHeld,
+    Effect,
+    InternalError,
+    OmnigraphError,
+    Outcome,
+    WriteInterruptedError,
+)
 from omnigraph.runtime import Clock, counting, current_call, late_property, start_thread
+from omnigraph.runtime.commits import note_commit
 from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.requests import request_mark
@@ -73,7 +82,8 @@ class BranchQueue(Generic[_Work, _Result]):
         clock: what it waits by.
         busy: makes the error of a thread that waited for so long, given for how long that was.
         refuse: makes the error of a queue that is closed.
-        forsake: told of work that has begun and whose thread has left.
+        forsake: told of work that has begun and whose thread was interrupted, and how to look for its outcome; returns
+            what the thread raises instead.
         late: returns the error of work whose time is over before its turn has come.
     """
 
@@ -87,7 +97,7 @@ class BranchQueue(Generic[_Work, _Result]):
         clock: Clock,
         busy: Callable[[float], Exception],
         refuse: Callable[[], Exception],
-        forsake: Callable[[_Work], None],
+        forsake: Callable[[_Work, Callable[[], _Result | BaseException | None]], BaseException | None],
         late: Callable[[_Work], Exception | None] = lambda _: None,
     ) -> None:
         self._late = late
@@ -124,9 +134,11 @@ class BranchQueue(Generic[_Work, _Result]):
             self._hand_in(ticket)
             while not ticket.answered.acquire(timeout=_LOOK_S):
                 self._look_after(ticket)
-        except BaseException:
+        except BaseException as error:
             if not ticket.turn.acquire(blocking=False):
-                self._forsake(work)
+                instead = self._forsake(work, lambda: ticket.outcome)
+                if instead is not None and isinstance(error, KeyboardInterrupt):
+                    raise instead from error
             raise
         if isinstance(ticket.outcome, BaseException):
             raise ticket.outcome
@@ -249,7 +261,7 @@ class BranchWriter:
             clock=services.runtime.clock,
             busy=self._busy,
             refuse=lambda: branch_missing(services.line.name) if self._is_forgotten else graph_closed(),
-            forsake=lambda txn: txn.forsake(),
+            forsake=self._forsake,
             late=lambda txn: txn.lateness(services.runtime.clock),
         )
         self._is_forgotten = False
@@ -359,7 +371,10 @@ class BranchWriter:
 
     def _commit(self, txn: WriteTxn) -> CommitResult:
         with self.services.life.reading():
-            return self._queue.submit(txn)
+            result = self._queue.submit(txn)
+        if result.commit is not None:
+            note_commit(result.commit.branch, result.commit.id)
+        return result
 
     def recover(self) -> tuple[Recovery, ...]:
         """End every publish of this branch whose writer is gone."""
@@ -405,6 +420,14 @@ class BranchWriter:
         if "_publisher" in vars(self):
             self._publisher.close()
 
+    def _forsake(
+        self, txn: WriteTxn, outcome: Callable[[], CommitResult | BaseException | None]
+    ) -> WriteInterruptedError | None:
+        """Cancel a write, or return what says how it has ended, as soon as it has."""
+        if txn.forsake():
+            return None
+        return WriteInterruptedError(self.services.line.name, txn.commit_id, lambda: _told(outcome()))
+
     def _busy(self, waited_s: float) -> ClaimBusyError:
         name, known = self.services.line.name, self.known()
         version = 0 if known is None else known.state.version + 1
@@ -449,3 +472,15 @@ class BranchWriter:
             if loaded.state.version == self._known.state.version:
                 self._known_at_s = self.services.runtime.clock.monotonic_s()
             return self._known if self._known.state.version == loaded.state.version else loaded
+
+
+def _told(outcome: CommitResult | BaseException | None) -> Outcome:
+    """Return what a result or an error says of the write; None: there is neither yet."""
+    if isinstance(outcome, BaseException):
+        is_harmless = isinstance(outcome, KeyboardInterrupt) or (
+            isinstance(outcome, OmnigraphError) and outcome.effect is not Effect.UNKNOWN
+        )
+        return "cancelled" if is_harmless else "unknown"
+    if outcome is None:
+        return "unknown"
+    return "cancelled" if outcome.commit is None else "published"
