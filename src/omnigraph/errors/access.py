@@ -78,6 +78,17 @@ class PolicyDeniedError(OmnigraphError, PermissionError):
     )
 
 
+class UnreadableRefusalError(OmnigraphError, PermissionError):
+    """What is stored stands against a write, and a policy does not let the actor read it; nothing was written."""
+
+    row = ErrorRow(
+        code="policy.unreadable",
+        kind=Kind.DENIED,
+        details=PolicyDenial,
+        hint="ask for a rule that allows `read` on the branch to see why",
+    )
+
+
 class PolicyEvaluationError(OmnigraphError):
     """A policy could not be evaluated, so that the action was neither allowed nor denied."""
 

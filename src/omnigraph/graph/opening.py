@@ -97,7 +97,7 @@ def _actor(given: object) -> Actor | None:
         return given
     if not isinstance(given, str) or not given.strip():
         raise unfit("actor", given, "a name")
-    return Actor(name=given.strip())
+    return Actor(name=given)
 
 
 def _policy(given: object) -> Policy | None:

@@ -55,6 +55,7 @@ class QueryEntry:
     description: str | None = None
     instruction: str | None = None
     mcp_expose: bool = False
+    reads_rows: bool = True
 
     def signature(self) -> str:
         """Return the head of the declaration.
@@ -114,6 +115,7 @@ class StoredQuery:
             description=self.declared.description,
             instruction=self.declared.instruction,
             mcp_expose=self.mcp_expose,
+            reads_rows=self.declared.reads_rows,
         )
 
     @cached_property

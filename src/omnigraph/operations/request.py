@@ -9,13 +9,16 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
+from omnigraph.values import ActorName, BranchName, TagName
 
 Response = TypeVar("Response")
 _Declared = TypeVar("_Declared", bound="Request[Any]")
@@ -32,10 +35,23 @@ class Operation:
 
 
 class Request(Generic[Response]):
-    """Base of all requests. ``Response`` is what executing one returns."""
+    """Base of all requests. ``Response`` is what executing one returns.
+
+    The names in a request are brought into their canonical form when it is made, so that policies, guards and the
+    engine compare the same text.
+
+    Raises:
+        UsageError, ValueFormatError: a name is not a text, or breaks a rule of its kind.
+    """
 
     __slots__ = ()
     operation: ClassVar[Operation]
+
+    def __post_init__(self) -> None:
+        for field, parse in _names(cast("Any", type(self))):
+            given = getattr(self, field)
+            if field != "actor" or given is not None:
+                object.__setattr__(self, field, str(parse(given)))
 
     if not TYPE_CHECKING:
 
@@ -45,6 +61,23 @@ class Request(Generic[Response]):
 
 
 _declared: dict[str, type[Request[Any]]] = {}
+# What the field ``name`` of an operation names, where that is a branch or a tag.
+_NAMED: Mapping[str, Callable[[str], str]] = {
+    "create_branch": BranchName.parse,
+    "delete_branch": BranchName.parse,
+    "create_tag": TagName.parse,
+    "delete_tag": TagName.parse,
+}
+
+
+@cache
+def _names(cls: Any) -> tuple[tuple[str, Callable[[str], str]], ...]:
+    """Return the fields of a request that hold names, with the function that makes a name canonical."""
+    parsers: dict[str, Callable[[str], str]] = dict.fromkeys(("branch", "source", "target"), BranchName.parse)
+    parsers["actor"] = ActorName.parse
+    if cls.operation.name in _NAMED:
+        parsers["name"] = _NAMED[cls.operation.name]
+    return tuple((one.name, parsers[one.name]) for one in fields(cls) if one.name in parsers)
 
 
 def operation(name: str, action: Action, *, writes: bool = False) -> Callable[[type[_Declared]], type[_Declared]]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from omnigraph.errors import PolicyFormatError
+from omnigraph.errors import OmnigraphError, PolicyFormatError
 from omnigraph.lang.document import Section, parse_document
 from omnigraph.policy.decision import Action
 from omnigraph.records import record
+from omnigraph.values.names import BranchName, is_comparable
 
 VERSION = 1
 
@@ -90,7 +91,7 @@ def parse_bundle(data: bytes, name: str, kind: BundleKind | None = None) -> Poli
     check_version(root)
     declared = root.choice("kind", tuple(BundleKind))
     groups = _groups(root.section("groups"))
-    protected = tuple(_name(root, "protected_branches", branch) for branch in root.texts("protected_branches"))
+    protected = tuple(_branch_name(root, "protected_branches", one) for one in root.texts("protected_branches"))
     rules = _rules(root, groups)
     for key in ("groups", "rules"):
         if key not in root.names():
@@ -207,6 +208,14 @@ def _refuse_mixed(section: Section, key: str, what: str, actions: tuple[Action, 
 def _name(section: Section, key: str, written: str) -> str:
     """Return a name as it is compared: surrounding white space trimmed, every character visible."""
     name = written.strip()
-    if not name or not name.isprintable():
+    if not is_comparable(name):
         raise section.problem("a name is blank or has characters that cannot be printed", key, expected="a name")
     return name
+
+
+def _branch_name(section: Section, key: str, written: str) -> str:
+    """Return the name of a branch as requests carry it; what no branch can be called would protect nothing."""
+    try:
+        return str(BranchName.parse(written))
+    except OmnigraphError as problem:
+        raise section.problem(problem.message, key, expected="the name of a branch") from problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from omnigraph.records import record
+from omnigraph.values.names import ActorName
 
 
 class Action(StrEnum):
@@ -28,10 +29,16 @@ class Actor:
     """Who asks: the name that commits record, and the groups that an identity provider vouches for.
 
     A bundle lists the actors of its groups itself; ``groups`` adds to them.
+
+    Raises:
+        UsageError, ValueFormatError: nothing can have that name.
     """
 
     name: str
     groups: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", str(ActorName.parse(self.name)))
 
 
 @record

@@ -17,11 +17,12 @@ from omnigraph.values.checks import (
     unfit,
 )
 from omnigraph.values.ids import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId, Ulid, is_ulid
-from omnigraph.values.names import MAIN, BranchName, TagName
+from omnigraph.values.names import MAIN, ActorName, BranchName, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
 
 __all__ = [
     "MAIN",
+    "ActorName",
     "AncestorRef",
     "BranchName",
     "BranchRef",

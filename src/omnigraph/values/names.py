@@ -54,6 +54,29 @@ class BranchName(str):
         return self == other or self.startswith(f"{other}/") or other.startswith(f"{self}/")
 
 
+class ActorName(str):
+    """The name of an actor, as policies compare it and commits record it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return ``text`` as the name of an actor, surrounding white space trimmed.
+
+        Raises:
+            ValueFormatError: it is blank, or cannot be compared character by character.
+
+        >>> ActorName.parse(" act-mira ")
+        'act-mira'
+        """
+        check_text("actor", text)
+        name = text.strip()
+        if not is_comparable(name):
+            details = BadValue(what="actor", value=name[:128], expected="printable characters in normal form (NFC)")
+            raise ValueFormatError(f"invalid actor {name[:128]!r}", details=details)
+        return cls(name)
+
+
 class TagName(str):
     """The name of a tag; it follows the rules of branch names."""
 
@@ -72,6 +95,21 @@ class TagName(str):
         return cls(name)
 
 
+def is_comparable(name: str) -> bool:
+    """Return True if a name is not blank, can be printed, and has the one spelling (NFC) in which names are compared.
+
+    >>> is_comparable("act-mira"), is_comparable(" "), is_comparable("e\u0301")
+    (True, False, False)
+    """
+    if not name.strip() or not name.isprintable():
+        return False
+    if name.isascii():
+        return True
+    from unicodedata import is_normalized  # noqa: PLC0415 - nearly every name is ASCII
+
+    return is_normalized("NFC", name)
+
+
 def _check_ref_name(what: str, name: str) -> None:
     problem = _ref_name_problem(name)
     if problem is not None:
@@ -88,6 +126,9 @@ def _ref_name_problem(name: str) -> str | None:
         return f"it is longer than {MAX_NAME_BYTES} bytes"
     if any(not _SEGMENT.fullmatch(segment) for segment in name.split("/")):
         return "a segment is empty or holds a character that is not allowed"
+    if not is_comparable(name):
+        # Two spellings that look the same would be two branches.
+        return "it is not in Unicode normal form C"
     if ".." in name or name.endswith(".lock") or any(segment == "." for segment in name.split("/")):
         return "it holds '..', a segment '.', or ends in '.lock'"
     if name in INTERNAL_REFS:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from omnigraph.errors import PolicyDeniedError, PolicyEvaluationError, UsageError
+from omnigraph.errors import PolicyDeniedError, PolicyEvaluationError, UsageError, ValueFormatError
 from omnigraph.policy import Action, Actor, Question
 from omnigraph.policy.bundle import (
     BRANCH_ACTIONS,
@@ -123,10 +123,19 @@ def test_groups_of_an_identity_provider_count_if_the_bundle_declares_them():
 
 @pytest.mark.parametrize("name", ['quote"', "back\\slash", "zoë", "日本", "a:b", "x\u2028", "'; permit(principal,"])
 def test_names_of_any_characters_stay_names(name: str):
-    actor = Actor(name=name)
-    policy = policy_of(Rule(id=name, group=name, actions=(Action.READ,)), groups={name: (name,), "o": ("act-eve",)})
+    actor = Actor(name=name) if name.isprintable() else Actor(name="act-any")
+    policy = policy_of(
+        Rule(id=name, group=name, actions=(Action.READ,)), groups={name: (actor.name,), "o": ("act-eve",)}
+    )
     assert policy.decide(actor, Question(action=Action.READ, branch=name)).matched_rule_id == name
     assert not policy.decide(EVE, Question(action=Action.READ)).allowed
+
+
+@pytest.mark.parametrize("name", ["", " ", "x\u2028y", "zoe\u0308", "a\nb", "\ud800"])
+def test_a_name_that_has_no_one_spelling_is_no_actor(name: str):
+    with pytest.raises(ValueFormatError, match="actor"):
+        Actor(name=name)
+    assert Actor(name=" act-eve\t") == EVE
 
 
 def test_policies_can_be_shown_as_cedar():

@@ -5,7 +5,8 @@ Their expressions and clauses are in ``expressions.py``; whoever walks a tree fi
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, fields, is_dataclass
+from typing import Any, Final
 from typing import Literal as Choice
 
 from omnigraph.lang.gq.expressions import (
@@ -349,6 +350,27 @@ class QueryDecl:
     def is_mutation(self) -> bool:
         """Whether running this declaration changes the graph."""
         return isinstance(self.body, MutationBody)
+
+    @property
+    def reads_rows(self) -> bool:
+        """Return False if running it inserts rows made of literals and parameters, and looks at no other row."""
+        return not (isinstance(self.body, MutationBody) and not self.body.projections and _is_blind(self.body))
+
+
+# All that an insert can consist of without looking at a stored row. Whatever is not listed here is a read.
+_BLIND: Final = (
+    *(Arithmetic, Assignment, BooleanLiteral, Call, Case, CaseBranch, Comparison, DateLiteral, DateTimeLiteral),
+    *(FloatLiteral, Ident, Insert, IntegerLiteral, ListExpression, ListLiteral, Logical, MutationBody, Negative),
+    *(Not, Now, NullLiteral, NullTest, Span, StringLiteral, Upsert, Variable),
+)
+
+
+def _is_blind(part: Any) -> bool:
+    if isinstance(part, tuple):
+        return all(map(_is_blind, part))
+    if not is_dataclass(part):
+        return True
+    return isinstance(part, _BLIND) and all(_is_blind(getattr(part, one.name)) for one in fields(part))
 
 
 @record

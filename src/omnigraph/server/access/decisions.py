@@ -17,6 +17,7 @@ from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowe
 from omnigraph.server.access.identity import AccessState, Identities, classify_access
 from omnigraph.server.access.oidc import verifier_from_environment
 from omnigraph.server.config import PolicyText, ServedGraph, ServerSettings, is_set
+from omnigraph.values import BranchName
 
 TRUST_VARIABLE = "OMNIGRAPH_TRUST_ACTORS"
 SERVER = "server"
@@ -142,8 +143,7 @@ class Access:
             GraphMissingError: the graph is not served any more.
         """
         policy = self._server_policy if graph_id is None else self._policy_of(graph_id)
-        names = (None if name is None else name.strip() for name in (branch, target))
-        wanted, targeted = names
+        wanted, targeted = (None if name is None else str(BranchName.parse(name)) for name in (branch, target))
         check_allowed(policy, actor, Question(action=Action(action), branch=wanted, target_branch=targeted))
 
     def _policy_of(self, graph_id: str) -> Policy:

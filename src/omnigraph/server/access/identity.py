@@ -18,6 +18,7 @@ from omnigraph.errors import BadValue, IdentityConfigError, TokenInvalidError, T
 from omnigraph.policy import Actor
 from omnigraph.records import record
 from omnigraph.server.access.oidc import verifier_from_environment
+from omnigraph.values.names import is_comparable
 
 SECRET_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"  # noqa: S105 - the name of a variable
 FILE_VARIABLE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
@@ -196,6 +197,10 @@ class _Tokens:
         name = actor.strip()
         if not name:
             raise _refusal(f"{source} has a blank actor", source, "a name for every actor")
+        if not is_comparable(name):
+            raise _refusal(
+                f"{source} has the invalid actor {name!r}", name, "printable characters in normal form (NFC)"
+            )
         if not isinstance(token, str):
             raise _refusal(f"the token of actor '{name}' in {source} is not text", name, "text")
         secret = token.strip()

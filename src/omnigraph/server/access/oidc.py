@@ -17,6 +17,7 @@ from omnigraph.errors import BadValue, IdentityConfigError, IdentityProviderErro
 from omnigraph.policy.decision import Actor
 from omnigraph.records import record
 from omnigraph.runtime import Clock, SystemClock
+from omnigraph.values.names import is_comparable
 
 ISSUER_VARIABLE = "OMNIGRAPH_SERVER_OIDC_ISSUER"
 AUDIENCE_VARIABLE = "OMNIGRAPH_SERVER_OIDC_AUDIENCE"
@@ -157,12 +158,12 @@ class OidcVerifier:
 
     def _actor(self, claims: Mapping[str, Any]) -> Actor:
         name = claims.get(self.settings.actor_claim)
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        if not isinstance(name, str) or not is_comparable(name.strip()):
             _log.info("a token of %s has no usable claim '%s'", self.settings.issuer, self.settings.actor_claim)
             raise TokenInvalidError("invalid bearer token")
         groups = claims.get(self.settings.groups_claim, ())
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else ()
-        return Actor(name=name.strip(), groups=frozenset(group for group in listed if isinstance(group, str)))
+        return Actor(name=name, groups=frozenset(group for group in listed if isinstance(group, str)))
 
 
 class _ProviderKeys:
