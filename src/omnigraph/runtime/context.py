@@ -6,9 +6,10 @@ thread that :func:`~omnigraph.runtime.in_context` carries it into. Outside of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from omnigraph.records import record
 
@@ -25,6 +26,7 @@ class CallContext:
         memory_bytes: how much a read, or the match of a mutation, may hold at one time.
         max_rows: how many rows a read may return.
         max_affected: how many entities a write may change.
+        check_schema: raises if a branch, by its name, must not be brought to an accepted schema.
     """
 
     request_id: str | None = None
@@ -34,6 +36,7 @@ class CallContext:
     memory_bytes: int | None = None
     max_rows: int | None = None
     max_affected: int | None = None
+    check_schema: Callable[[str, Any], None] | None = None
 
 
 _NO_CALL = CallContext()

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.catalog import compile_schema
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, SchemaManagedError
 from omnigraph.ir.stored_queries import StoredQueries
-from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.history import (
     CreateBranchRequest,
     DeleteBranchRequest,
@@ -31,9 +30,10 @@ from omnigraph.operations.transactions import (
 )
 from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
 from omnigraph.records import record
-from omnigraph.runtime import CallContext, calling, counting
+from omnigraph.runtime import CallContext, calling, counting, current_call
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
+from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.values import MAIN
 
 # Their commits carry the key and all that their answers say, so that history answers a repeated one.
@@ -161,16 +161,25 @@ class GuardedSchema(BackendWrapper):
             SchemaManagedError: the schema changes through the cluster alone.
             OmnigraphError: a stored query does not fit the schema, or whatever the operation raises.
         """
-        if isinstance(request, ApplySchemaRequest):
-            if self._is_managed:
-                raise SchemaManagedError(
-                    "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
-                    details=BadValue(what="schema", value=self._graph_id, expected="a change of the cluster"),
-                )
-            if request.branch == MAIN and len(self._queries):
-                # A change that would break a stored query is refused before it is published.
-                self._queries.expect_fit(compile_schema(parse_schema(request.text, request.source_name)))
-        return self._inner.execute(request, attached)
+        if not request.operation.writes:
+            return self._inner.execute(request, attached)
+        if isinstance(request, ApplySchemaRequest) and self._is_managed:
+            raise self._managed()
+        with calling(replace(current_call(), check_schema=self._check)):
+            return self._inner.execute(request, attached)
+
+    def _check(self, branch: str, schema: AcceptedSchema) -> None:
+        """Refuse a change that would break a stored query, or that the cluster alone makes, before it is published."""
+        if self._is_managed:
+            raise self._managed()
+        if branch == MAIN and len(self._queries):
+            self._queries.expect_fit(catalog_of(schema))
+
+    def _managed(self) -> SchemaManagedError:
+        return SchemaManagedError(
+            "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
+            details=BadValue(what="schema", value=self._graph_id, expected="a change of the cluster"),
+        )
 
 
 def estimate(request: Request[Any], body_bytes: int) -> int:

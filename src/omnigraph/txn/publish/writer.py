@@ -366,7 +366,12 @@ class BranchWriter:
             RequestDeadlineError: the time of the request is over.
             BranchMissingError: the branch was deleted.
             GraphClosedError: the graph was closed.
+            OmnigraphError: whoever the request came through does not let the branch have another schema.
         """
+        check_schema = txn.call.check_schema
+        if txn.schema_change is not None and check_schema is not None:
+            # Every verb that brings a schema to a branch comes by here.
+            check_schema(str(self.services.line.name), txn.schema_change.schema)
         return self.services.stores.calls.run(lambda: self._commit(txn))
 
     def _commit(self, txn: WriteTxn) -> CommitResult:
