@@ -70,6 +70,7 @@ EXERCISED = {
     "T26": r"coalesce\(",
     "T27": r" or not ",
     "T28": r"having n > 1",
+    "T29": r"min\(\$f\.age\), max\(\$f\.age\)",
 }
 
 

@@ -12,7 +12,8 @@ DECISIONS: dict[str, str] = {
         "A column without alias keeps the name of the first edition where it has one: x.prop, x, param, "
         "literal (every literal, null and negative numbers too), now; count, sum, avg, min and max of one of "
         "those, without distinct and where, are named by their argument. Every other expression is named by "
-        "its formatted text: '$p.age + 1', 'count(*)', 'collect($p.name)', 'count(distinct $p.age)'."
+        "its formatted text: '$p.age + 1', 'count(*)', 'collect($p.name)', 'count(distinct $p.age)'; so is any "
+        "that has the name of another column otherwise. Columns of a result that still have one name are refused."
     ),
     "column-types": (
         "A property keeps its type. + - * of integers, sign, floor, ceil and round of an integer, length, "

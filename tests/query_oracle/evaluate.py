@@ -3,6 +3,7 @@ compares."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,6 +120,8 @@ def _read(body: ast.ReadBody, request: Request) -> Answer:
     except Fault as fault:
         raise Fault(fault.reason, str(fault), is_certain=fault.is_certain and not is_open) from fault
     kinds = tuple(output_kind(kind) for kind in output.kinds)
+    if len(set(output.columns)) < len(output.columns):
+        raise Illegal("two columns with one name")
     return Answer(
         columns=output.columns,
         kinds=kinds,
@@ -516,7 +519,12 @@ def _scored(ranking: Ranking, scope: Scope) -> Scope:
 
 
 def _names(projections: tuple[ast.Projection, ...]) -> tuple[str, ...]:
-    return tuple(_name(item.expression) if item.alias is None else item.alias.text for item in projections)
+    names = [_name(item.expression) if item.alias is None else item.alias.text for item in projections]
+    counts = Counter(names)
+    return tuple(
+        format_expression(item.expression) if counts[name] > 1 and item.alias is None else name
+        for name, item in zip(names, projections, strict=True)
+    )
 
 
 def _name(expression: ast.Expression) -> str:

@@ -86,7 +86,7 @@ class QuerySyntaxError(DiagnosticError):
 
 
 class QueryTypeError(DiagnosticError):
-    """The query does not fit the schema; ``details.rule`` is the violated rule (``T1`` to ``T28``), if any."""
+    """The query does not fit the schema; ``details.rule`` is the violated rule (``T1`` to ``T29``), if any."""
 
     row = ErrorRow(code="query.type", kind=Kind.INVALID, details=Diagnostic)
 

@@ -167,7 +167,6 @@ ANSWERS = [
     (
         f"match {{ {ANN}  path $w: $p knows{{2,3}} $q }} return {{ $q, nodes($w) }}",
         [
-            ("cy", ["ann", "cy", "cy"]),
             ("di", ["ann", "bo", "di"]),
         ],
     ),

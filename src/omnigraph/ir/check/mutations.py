@@ -10,7 +10,7 @@ from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyTyp
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir.check.match import check_block_of_values, check_clauses
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
-from omnigraph.ir.check.output import check_projections
+from omnigraph.ir.check.output import check_projections, name_columns
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
     CheckedAssignment,
@@ -73,7 +73,7 @@ def check_mutation(
         if not projection.operand.is_node:
             value_type(projection.operand, inner)
         _refuse_searches(projection.operand, inner)
-    return tuple(checked), projections
+    return tuple(checked), name_columns(projections, inner)
 
 
 def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope, matched: Scope | None) -> Scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -32,6 +33,29 @@ def check_projections(
             if is_last or not checked[-1].operand.is_edge:
                 _refuse_bare(checked[-1].operand, scope)
     return tuple(checked)
+
+
+def name_columns(projections: tuple[CheckedProjection, ...], scope: Scope) -> tuple[CheckedProjection, ...]:
+    """Return the columns of a result, whose names differ: a row that is a dictionary has a value for each of them.
+
+    What has no alias is named as in the first edition, an aggregate by its argument. If that is the name of another
+    column, too, it is named by its text.
+    """
+    counts = Counter(item.column for item in projections)
+    named = tuple(
+        replace(item, column=format_expression(item.operand.expression))
+        if counts[item.column] > 1 and item.alias is None
+        else item
+        for item in projections
+    )
+    seen: set[str] = set()
+    for item in named:
+        is_value = item.operand.is_value or not isinstance(item.operand.expression, ast.AliasRef)
+        if item.column in seen and is_value:
+            message = f"two columns are called '{item.column}'"
+            raise scope.violation("T29", message, item.operand.span, suggestion="name one of them with 'as'")
+        seen.add(item.column)
+    return named
 
 
 def check_grouping(

@@ -16,6 +16,7 @@ from omnigraph.ir.check.output import (
     check_projections,
     find_ranking,
     has_aggregate,
+    name_columns,
     named_values,
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
@@ -95,7 +96,8 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
             projections=projections,
             enum_uses=tuple(scope.enum_uses),
         )
-    stages = _check_stages(body, scope.nested())
+    *earlier, last = _check_stages(body, scope.nested())
+    stages = (*earlier, replace(last, projections=name_columns(last.projections, scope)))
     unions = tuple(_check_union(union, stages[-1].projections, scope.nested()) for union in body.unions)
     if unions:
         _check_united_order(body, stages[-1], scope)

@@ -115,5 +115,6 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T26": "a call names a function and gives it as many arguments as it takes",
         "T27": "a condition is a Bool",
         "T28": "an aggregate stands where rows are returned, not where they are matched",
+        "T29": "the columns of a result have different names",
     }
 )
