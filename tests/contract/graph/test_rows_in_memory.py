@@ -40,9 +40,16 @@ def names(state):
     return [(row["p.name"], row["p.age"]) for row in state.query(NAMES)]
 
 
+FRAME = pd.DataFrame({"name": ["c", "d", "a", "b"], "age": [7, 7, 1, None]})
 TABLES = {
     "pandas": lambda: pd.DataFrame({"name": ["a", "b"], "age": [1, None]}),
     "pandas with an index": lambda: pd.DataFrame({"age": [1, None]}, index=pd.Index(["a", "b"], name="name")),
+    "pandas, filtered": lambda: FRAME[FRAME.age != 7],
+    "pandas, each once": lambda: pd.concat([FRAME[2:], FRAME[2:]]).drop_duplicates(),
+    "pandas, sorted": lambda: FRAME[2:].sort_values("name", ascending=False),
+    "pandas, concatenated": lambda: pd.concat([FRAME[2:3], FRAME[3:4]]),
+    "pandas, labelled": lambda: FRAME[2:].set_axis(["x", 3], axis=0),
+    "pandas with one name of two": lambda: FRAME[2:].set_index(["name", pd.Index([5, 5])]),
     "polars": lambda: pl.DataFrame({"name": pl.Series(["a", "b"], dtype=pl.Categorical), "age": [1, None]}),
     "arrow table": lambda: pa.table({"name": ["a", "b"], "age": pa.array([1, None], pa.int8())}),
     "record batch": lambda: pa.record_batch({"name": ["a", "b"], "age": pa.array([1, None])}),

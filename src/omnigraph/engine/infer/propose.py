@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from omnigraph.catalog import Catalog, compile_schema
@@ -120,7 +120,7 @@ def _both(first: SampledTable, second: SampledTable) -> SampledTable:
             *(left.values if left else [None] * first.rows),
             *(right.values if right else [None] * second.rows),
         ]
-        columns.append(SampledColumn(name=name, values=values, written=known.written, arrow_type=known.arrow_type))
+        columns.append(replace(known, values=values))
     return SampledTable(
         name=first.name,
         origin=f"{first.origin} and {second.origin}",
@@ -227,7 +227,8 @@ def _edge(
     properties = _properties(name, rest, None, (), is_edge=True)
     pairs = list(zip(by_name[columns[0]].values, by_name[columns[1]].values, strict=True))
     has_pair_key = len(pairs) > 1 and len(set(pairs)) == len(pairs) and "id" not in by_name
-    mapped = _how_to_load(table, name, properties, ends=columns)
+    in_file = (by_name[columns[0]].in_file, by_name[columns[1]].in_file)
+    mapped = _how_to_load(table, name, properties, ends=in_file)
     return ProposedType(
         name=name,
         origin=table.origin,
@@ -235,7 +236,7 @@ def _edge(
         properties=properties,
         notes=tuple(note for note in (_looked_at(table), mapped, found[0][1], found[1][1]) if note),
         ends=(found[0][0], found[1][0]),
-        end_columns=columns,
+        end_columns=in_file,
         has_pair_key=has_pair_key,
     )
 
@@ -276,7 +277,7 @@ def _properties(
         found.append(
             ProposedProperty(
                 name=name,
-                column=column.name,
+                column=column.in_file,
                 kind=guess.kind,
                 is_key=column.name == key,
                 notes=tuple(note for note in notes if note),

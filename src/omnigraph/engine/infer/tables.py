@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from omnigraph.engine.load.reading.arrow import open_batches
 from omnigraph.engine.load.reading.csv import iter_csv
 from omnigraph.engine.load.reading.csv_records import BrokenQuote
 from omnigraph.engine.load.reading.jsonl import iter_chunks
+from omnigraph.engine.load.reading.tables import is_row_number
 from omnigraph.engine.load.sources.dialect import Dialect
 from omnigraph.engine.load.sources.expand import expand_sources
 from omnigraph.engine.load.sources.source import Source, open_source, reading
@@ -35,12 +37,21 @@ Written = Literal["text", "json", "arrow"]
 
 @record
 class SampledColumn:
-    """One column: its values, None where a row has none; ``arrow_type`` where the column has a type of its own."""
+    """One column: its values, None where a row has none; ``arrow_type`` where the column has a type of its own.
+
+    ``mapped`` is what the file calls it, where the source gives it another name.
+    """
 
     name: str
     values: Sequence[Any] = field(repr=False)
     written: Written
     arrow_type: pa.DataType | None = None
+    mapped: str | None = None
+
+    @property
+    def in_file(self) -> str:
+        """What the file calls it."""
+        return self.mapped or self.name
 
 
 @record
@@ -67,23 +78,48 @@ class SampledTable:
 def sample_files(sources: Sequence[Source | str], *, rows: int = DEFAULT_ROWS) -> list[SampledTable]:
     """Return the tables that files hold; of each file at most ``rows`` are looked at.
 
+    Columns have the names of the properties that a source reads from them. If it leaves out others, and names some,
+    these are all.
+
     Raises:
         FileMissingError, FileAccessError: a file is not there, or cannot be read.
-        BadRowsError: a file breaks its own format.
+        BadRowsError: a file breaks its own format, or does not have a column that its source names.
         UsageError: the extension of a file does not tell its format.
     """
     found: list[SampledTable] = []
     for source in expand_sources(sources):
         match source.kind:
             case "parquet":
-                found.append(_parquet(source, rows))
+                tables = [_parquet(source, rows)]
             case "csv":
-                found.append(_csv(source, rows))
+                tables = [_csv(source, rows)]
             case "arrow":
-                found.append(_arrow(source, rows))
+                tables = [_arrow(source, rows)]
             case "jsonl":
-                found += _jsonl(source, rows)
+                tables = _jsonl(source, rows)
+        found += [_mapped(source, table) for table in tables]
     return found
+
+
+def _mapped(source: Source, table: SampledTable) -> SampledTable:
+    if not source.columns:
+        return table
+    by_name = {column.name: column for column in table.columns}
+    columns: list[SampledColumn] = []
+    for name, in_file in source.columns.items():
+        if in_file not in by_name:
+            near = difflib.get_close_matches(in_file, by_name, n=1)
+            advice = f"; did you mean '{near[0]}'?" if near else ""
+            message = f"property '{name}' is mapped to column '{in_file}', which the file does not have{advice}"
+            raise _refused(source, RowProblem(line=source.header_line, rule="field", message=message))
+        if name in by_name and name not in source.columns.values():
+            message = f"two columns map to '{name}': '{in_file}' and '{name}'"
+            raise _refused(source, RowProblem(line=source.header_line, rule="field", message=message))
+        columns.append(replace(by_name[in_file], name=name, mapped=in_file))
+    if not source.dialect.ignore_extra_columns:
+        taken = set(source.columns.values())
+        columns += [column for column in table.columns if column.name not in taken]
+    return replace(table, columns=tuple(columns))
 
 
 def table_of_rows(name: str, data: Any, *, rows: int = DEFAULT_ROWS) -> SampledTable:
@@ -154,6 +190,8 @@ def _arrow(source: Source, rows: int) -> SampledTable:
 def _arrow_columns(table: pa.Table) -> tuple[SampledColumn, ...]:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
+        if is_row_number(name):
+            continue
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         # Only what can be a key, a reference or an enum is looked at value by value.
         is_plain = any(test(kind) for test in _PLAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -189,3 +190,46 @@ def test_files_are_looked_at_as_their_dialect_says(tmp_path):
     with pa.OSFile(str(tmp_path / "Box.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert omnigraph.infer_schema(str(tmp_path / "Box.arrow")).catalog.nodes["Box"].key == ("slug",)
+
+
+def test_a_mapping_that_says_what_columns_hold_is_followed(tmp_path):
+    (tmp_path / "Person.csv").write_text("slug\nada\nbob\n")
+    work = tmp_path / "work.csv"
+    work.write_text("person_id;boss_id;share;note\nada;bob;0.5;x\nbob;bob;1;y\n")
+    columns = {"from": "person_id", "to": "boss_id", "part": "share"}
+    works = Source(path=str(work), type_name="WorksFor", columns=columns, dialect=Dialect(delimiter=";"))
+    proposal = omnigraph.infer_schema([str(tmp_path / "Person.csv"), works])
+    edge = next(one for one in proposal.types if one.name == "WorksFor")
+    assert (edge.ends, edge.end_columns) == (("Person", "Person"), ("person_id", "boss_id"))
+    assert [(prop.name, prop.column) for prop in edge.properties] == [("part", "share"), ("note", "note")]
+    assert "--column 'WorksFor.part=share' --column 'WorksFor.from=person_id'" in proposal.text
+    graph = make_graph(tmp_path / "graph", proposal.text)
+    load_files(graph, [str(tmp_path / "Person.csv"), works], "append")
+    few = Source(path=str(work), columns=columns, dialect=Dialect(delimiter=";", ignore_extra_columns=True))
+    only = omnigraph.infer_schema([str(tmp_path / "Person.csv"), few]).types[-1]
+    assert [prop.name for prop in only.properties] == ["part"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (
+            {"frm": "person_idd"},
+            "is mapped to column 'person_idd', which the file does not have; did you mean 'person_id'",
+        ),
+        ({"share": "person_id"}, "two columns map to 'share': 'person_id' and 'share'"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_the_file_is_refused(tmp_path, columns, problem):
+    path = tmp_path / "work.csv"
+    path.write_text("person_id,boss_id,share\nada,bob,0.5\n")
+    with pytest.raises(BadRowsError, match=problem):
+        omnigraph.infer_schema([Source(path=str(path), columns=columns)])
+
+
+def test_numbers_of_the_rows_of_a_frame_are_no_property(tmp_path):
+    frame = pd.DataFrame({"slug": ["a", "b", "b"]}).drop_duplicates()[::-1]
+    frame.to_parquet(tmp_path / "Thing.parquet")
+    for proposal in (omnigraph.infer_schema({"Thing": frame}), omnigraph.infer_schema(tmp_path)):
+        (only,) = proposal.types
+        assert [prop.name for prop in only.properties] == ["slug"]

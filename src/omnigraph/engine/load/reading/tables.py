@@ -8,6 +8,7 @@ of its type unreadable, so nothing goes on before it has been looked at in full.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,7 @@ from omnigraph.engine.rows.columns import Flavour, Mask
 from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
 from omnigraph.records import record
 
+_PANDAS_INDEX = re.compile(r"__index_level_[0-9]+__")
 _ENDPOINT_SPELLINGS = {"src": ("from", "src"), "dst": ("to", "dst")}
 # Nobody reads near names of more unknown columns, and looking for them takes its time.
 _ADVISED = 20
@@ -111,6 +113,11 @@ def mark_misfits(source: Source, binding: ColumnBinding, schema: pa.Schema) -> I
             yield RowProblem(line=line, rule="type", message=text, type_name=binding.owner.name, property=name)
 
 
+def is_row_number(column: str) -> bool:
+    """Return whether a column is the index without a name of a pandas frame, which Parquet and Arrow keep."""
+    return _PANDAS_INDEX.fullmatch(column) is not None
+
+
 class _Binder:
     """Finds the column of each table column, and keeps what is wrong."""
 
@@ -144,7 +151,7 @@ class _Binder:
                     self.refuse(f"two columns are called '{column}'", column)
             elif column in self._known:
                 self._take(self._known[column], column)
-            elif not self._source.dialect.ignore_extra_columns:
+            elif not self._source.dialect.ignore_extra_columns and not is_row_number(column):
                 self._refuse_unknown(column)
 
     def refuse(self, message: str, column: str) -> None:

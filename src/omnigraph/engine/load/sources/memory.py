@@ -83,9 +83,10 @@ def _reader(rows: Any, called: str) -> pa.RecordBatchReader | None:
     if isinstance(rows, Mapping | str | bytes):
         raise _unreadable(rows, called)
     try:
-        if hasattr(rows, "reset_index") and any(name is not None for name in rows.index.names):
-            # An index of pandas that has a name is a column.
-            rows = rows.reset_index()
+        if hasattr(rows, "reset_index"):
+            # A level of an index of pandas that has a name is a column; others only number the rows.
+            levels = [at for at, name in enumerate(rows.index.names) if name is not None]
+            rows = (rows.reset_index(level=levels) if levels else rows).reset_index(drop=True)
         if hasattr(rows, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(rows)
         if type(rows).__module__.partition(".")[0] == "pandas":
