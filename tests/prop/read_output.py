@@ -161,8 +161,21 @@ class _Output:
         return f"order {{ {', '.join(f'{key}{self._choices.pick(_WAYS)}' for key in chosen)} }}"
 
     def _write(self, columns: list[Column], order: str, limit: int | None) -> str:
-        parts = [f"return {{ {', '.join(map(str, columns))} }}", order, "" if limit is None else f"limit {limit}"]
+        kept = unlike(list(map(str, columns)))
+        parts = [f"return {{ {', '.join(kept)} }}", order, "" if limit is None else f"limit {limit}"]
         return "\n    ".join(filter(None, parts))
+
+
+def unlike(columns: list[str]) -> list[str]:
+    """Return columns without those that would have the name of an earlier one."""
+    kept: list[str] = []
+    for text in columns:
+        variable = text.partition(".")[0]
+        others = (f"{variable}.*",) if "." in text and not text.endswith(".*") else ()
+        covered = [one for one in kept if text.endswith(".*") and one.startswith(f"{variable}.") and " as " not in one]
+        if not covered and not {text, *others} & set(kept):
+            kept.append(text)
+    return kept
 
 
 _WAYS = ("", " asc", " desc")

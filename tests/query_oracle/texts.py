@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.prop.choices import Choices, choices
 from tests.prop.read_expressions import Givens
+from tests.prop.read_output import unlike
 from tests.prop.read_queries import Read, Scope
 from tests.prop.read_schemas import is_summable
 from tests.query_oracle.schema import EdgeShape, Kind, Schema
@@ -341,7 +342,7 @@ class _Body:
                 columns.append(f"{text} as {name}")
                 aggregates.append(text)
         if word == "return" and not is_grouped:
-            columns += self._unnamed(match, expressions)
+            columns = unlike([*columns, *self._unnamed(match, expressions)])
         ranking = self._ranking(match) if self._choices.chance(6) else None
         if ranking is not None and self._choices.coin():
             # Nothing is computed of it: the last digits of a distance are not the same everywhere.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import field, replace
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.reading.arrow import open_batches
-from omnigraph.engine.load.reading.csv import iter_csv
-from omnigraph.engine.load.reading.csv_records import BrokenQuote
+from omnigraph.engine.load.reading.csv import invalid_text, iter_csv
+from omnigraph.engine.load.reading.csv_records import BrokenQuote, Records
 from omnigraph.engine.load.reading.jsonl import iter_chunks
 from omnigraph.engine.load.reading.tables import is_row_number
 from omnigraph.engine.load.sources.dialect import Dialect
@@ -211,7 +212,7 @@ def _csv(source: Source, rows: int) -> SampledTable:
         for block in iter_csv(stream, source, max_record_bytes=LoadSettings().max_line_bytes):
             if isinstance(block, BrokenQuote):
                 raise _refused(source, RowProblem(line=block.line, rule="csv", message=block.message))
-            cells, start = _decoded(source, block.cells.to_pylist(), block.lines), 0
+            cells, start = _decoded(source, block), 0
             for width, line in zip(block.widths.tolist(), block.lines.tolist(), strict=True):
                 record_cells, start = cells[start : start + width], start + width
                 if not header:
@@ -246,12 +247,17 @@ def _meant(dialect: Dialect, cell: str | None) -> str | None:
     return text.replace(",", ".") if is_number and text is not None else text
 
 
-def _decoded(source: Source, cells: Iterable[bytes | None], lines: Any) -> list[str | None]:
-    try:
-        return [None if cell is None else cell.decode() for cell in cells]
-    except UnicodeDecodeError as problem:
-        bad = RowProblem(line=int(lines[0]), rule="csv", message="invalid UTF-8 in a cell")
-        raise _refused(source, bad) from problem
+def _decoded(source: Source, block: Records) -> list[str | None]:
+    found: list[str | None] = []
+    for cell in block.cells.to_pylist():
+        try:
+            found.append(None if cell is None else cell.decode())
+        except UnicodeDecodeError as problem:
+            at = int(np.searchsorted(np.cumsum(block.widths), len(found), side="right"))
+            message = invalid_text(source.dialect.encoding, "a cell")
+            bad = RowProblem(line=int(block.lines[at]), rule="csv", message=message)
+            raise _refused(source, bad) from problem
+    return found
 
 
 def _jsonl(source: Source, rows: int) -> list[SampledTable]:

@@ -233,3 +233,30 @@ def test_numbers_of_the_rows_of_a_frame_are_no_property(tmp_path):
     for proposal in (omnigraph.infer_schema({"Thing": frame}), omnigraph.infer_schema(tmp_path)):
         (only,) = proposal.types
         assert [prop.name for prop in only.properties] == ["slug"]
+
+
+MARKED = "\ufeffslug,city\nada,Malmö\n"
+
+
+def test_a_byte_order_mark_wins_over_the_encoding_of_a_folder(tmp_path):
+    (tmp_path / "Old.csv").write_bytes("slug,city\nbob,Köln\n".encode("cp1252"))
+    (tmp_path / "New.csv").write_text(MARKED, encoding="utf-8")
+    sources = [
+        Source(path=str(tmp_path / f"{name}.csv"), dialect=Dialect(encoding="cp1252")) for name in ("Old", "New")
+    ]
+    proposal = omnigraph.infer_schema(sources)
+    assert [[prop.column for prop in one.properties] for one in proposal.types] == [["slug", "city"]] * 2
+    graph = make_graph(tmp_path / "graph", proposal.text)
+    load_files(graph, sources, "append")
+    assert [line["data"]["city"] for line in export(graph)] == ["Malmö", "Köln"]
+
+
+def test_a_text_that_is_not_utf_8_is_named_by_its_line_with_the_option(tmp_path):
+    path = tmp_path / "Town.csv"
+    lines = ["name,size", *(f"t{number},{number}" for number in range(18)), "Köln,1", "Rom,2"]
+    path.write_bytes("\n".join(lines).encode("cp1252"))
+    with pytest.raises(BadRowsError, match=r"Town\.csv:20: invalid UTF-8 in a cell; .*--encoding"):
+        omnigraph.infer_schema(str(path))
+    graph = make_graph(tmp_path / "graph", "node Town { name: String @key  size: I32 }")
+    with pytest.raises(BadRowsError, match=r"Town\.csv:20: invalid UTF-8 in column 'name'; .*--encoding"):
+        load_files(graph, [str(path)], "append")

@@ -79,6 +79,7 @@ class _Recoded:
     """A stream of some encoding, read as UTF-8.
 
     Bytes that stand for no character of theirs make the cell that they are in one that is no text, as they do in UTF-8.
+    A stream that begins with the byte order mark of UTF-8 is UTF-8, whatever the encoding of others beside it.
     """
 
     def __init__(self, stream: LineStream, name: str, encoding: str) -> None:
@@ -88,6 +89,7 @@ class _Recoded:
         self._decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._rest = b""
         self._is_done = False
+        self._is_begun = False
 
     @property
     def bytes_read(self) -> int:
@@ -101,13 +103,29 @@ class _Recoded:
             FileAccessError: the stream cannot be read, or is not of its encoding.
         """
         while not self._is_done and len(self._rest) < count:
-            data = self._stream.read(count)
+            data = self._stream.read(count) if self._is_begun else self._begin(count)
             self._is_done = not data
             with reading(self._name):
                 text = self._decoder.decode(data, final=self._is_done)
             self._rest += text.encode(errors="surrogatepass")
         found, self._rest = self._rest[:count], self._rest[count:]
         return found
+
+    def _begin(self, count: int) -> bytes:
+        """Return the first bytes, at least as many as a byte order mark has, if there are so many."""
+        start = b""
+        while len(start) < len(codecs.BOM_UTF8) and (more := self._stream.read(max(count, 1))):
+            start += more
+        if start.startswith(codecs.BOM_UTF8):
+            self._decoder = codecs.getincrementaldecoder(UTF_8)("surrogateescape")
+        self._is_begun = True
+        return start
+
+
+def invalid_text(encoding: str, where: str) -> str:
+    """Return what is wrong with bytes that stand for no text."""
+    advice = "; name the encoding of the file if it is another one (--encoding cp1252)" if encoding == UTF_8 else ""
+    return f"invalid {encoding.upper()} in {where}{advice}"
 
 
 def iter_csv(stream: LineStream, source: Source, *, max_record_bytes: int) -> Iterator[Records | BrokenQuote]:
@@ -142,7 +160,7 @@ def header_names(header: Records, owner: NodeType | EdgeType, dialect: Dialect) 
     """Return the names of the columns, or what is wrong with them."""
     names = ["" if cell is None else cell.decode(errors="replace") for cell in header.cells.to_pylist()]
     if _texts(header.cells) is None:
-        line, text = int(header.lines[0]), f"invalid {dialect.encoding.upper()} in a column name"
+        line, text = int(header.lines[0]), invalid_text(dialect.encoding, "a column name")
         return RowProblem(line=line, rule="csv", message=text, type_name=owner.name, value=show(",".join(names)))
     return dialect.names(names)
 
@@ -161,7 +179,7 @@ class _RecordReader:
 
     def __init__(self, header: list[str], owner: NodeType | EdgeType, table: TableReader, dialect: Dialect) -> None:
         self._header = header
-        self._encoding = dialect.encoding.upper()
+        self._encoding = dialect.encoding
         self._owner = owner
         self._table = table
 
@@ -208,7 +226,7 @@ class _RecordReader:
                     RowProblem(
                         line=int(lines[at]),
                         rule="csv",
-                        message=f"invalid {self._encoding} in column '{name}'",
+                        message=invalid_text(self._encoding, f"column '{name}'"),
                         type_name=self._owner.name,
                         property=name,
                         value=show(cells[int(first[at]) + column].as_py()),
