@@ -65,8 +65,9 @@ cost-deep: setup ## Count the storage calls of every operation at a depth of 1,0
 soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of six runs, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
-many: setup ## 16 processes of 500 commits each on one branch, killed and frozen, on both stores (PROCESSES=16 COMMITS=500)
+many: setup ## 16 processes of 500 commits each on one branch, and 8,000 transactions checked for anomalies, killed, on both stores
 	$(BIN)/python -m tests.multiprocess.many --kills --processes $(or $(PROCESSES),16) --commits $(or $(COMMITS),500)
+	$(BIN)/python -m tests.multiprocess.history --kills --transactions $(or $(TRANSACTIONS),8000) --servers 1 --seed $(or $(SEED),1)
 
 server-load: setup ## Send 10,000 requests and open 10,000 connections to a server, and count what it has open afterwards
 	OMNIGRAPH_SERVER=full $(BIN)/pytest tests/server/running/test_load.py --timeout 600 $(PYTEST_ARGS)

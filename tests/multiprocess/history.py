@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,9 @@ def run_history(history: History, root: str, options: Mapping[str, str], folder:
         ground.save()
         with Fleet(ground, role="history_worker", arguments=arguments, reborn=blows.failpoints_of) as fleet:
             seconds = _play(history, fleet, servers, blows)
-    return _judge(history, ground, fleet, servers, seconds)
+    verdict = judge_history(history, ground, fleet.failures)
+    figures = {"kills": fleet.kills, "server_kills": servers.kills, "stops": fleet.stops, "seconds": round(seconds)}
+    return Verdict(findings=(*verdict.findings, *servers.findings()), figures={**verdict.figures, **figures})
 
 
 def _seed(ground: Ground, history: History) -> None:
@@ -131,23 +133,23 @@ def _play(history: History, fleet: Fleet, servers: Servers, blows: Blows) -> flo
 class _Word:
     """Everything the journals say, as the checker takes it."""
 
-    def __init__(self, ground: Ground, fleet: Fleet) -> None:
-        self.findings = list(fleet.failures)
+    def __init__(self, ground: Ground, clients: int) -> None:
+        self.findings: list[str] = []
         self.transactions: list[Transaction] = []
         self.registers: dict[str, list[Call]] = {}
         self.kinds: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
         self.unknown = 0
-        for slot in fleet.slots:
-            events = read_journal(ground.journal(f"worker-{slot.number}"))
+        for number in range(clients):
+            events = read_journal(ground.journal(f"worker-{number}"))
             ends = {event["id"]: event for event in events if event["event"] in {"ack", "refused", "unknown"}}
             for event in events:
                 if event["event"] == "about":
                     self._take(event, ends.get(event["id"], {"event": "unknown", "code": "killed"}))
                 elif event["event"] == "finding":
-                    self.findings.append(f"client {slot.number}: {event['text']}")
+                    self.findings.append(f"client {number}: {event['text']}")
                 elif event["event"] == "error":
-                    self.findings.append(f"client {slot.number} ended with an error\n{event['trace']}")
+                    self.findings.append(f"client {number} ended with an error\n{event['trace']}")
 
     def _take(self, about: Mapping[str, Any], end: Mapping[str, Any]) -> None:
         outcome = {"ack": "committed", "refused": "aborted"}.get(end["event"], "unknown")
@@ -202,23 +204,19 @@ class _Word:
                 yield f"register {name} is not linearizable: {sorted(calls, key=lambda call: call.began_ns)}"
 
 
-def _judge(history: History, ground: Ground, fleet: Fleet, servers: Servers, seconds: float) -> Verdict:
-    word = _Word(ground, fleet)
+def judge_history(history: History, ground: Ground, failures: Sequence[str] = ()) -> Verdict:
+    """Return what is wrong with what the clients saw, as their journals say."""
+    word = _Word(ground, history.clients + history.servers)
     with omnigraph.open(ground.root, storage_options=ground.options or None) as graph:
         word.look_back(graph, history.branch_names, windows(history.count))
-    findings = (*word.find(), *servers.findings())
     figures = {
         "transactions": sum(word.kinds.values()),
         "appends": sum(len(one.appends) for one in word.transactions if one.outcome == "committed"),
         "unknown": word.unknown,
-        "kills": fleet.kills,
-        "server_kills": servers.kills,
-        "stops": fleet.stops,
-        "seconds": round(seconds),
         "by_kind": dict(word.kinds),
         "refused": dict(word.codes),
     }
-    return Verdict(findings=findings, figures=figures)
+    return Verdict(findings=(*failures, *word.find()), figures=figures)
 
 
 def play(store: str, history: History, place: Path | None = None) -> Verdict:

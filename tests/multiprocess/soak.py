@@ -3,7 +3,8 @@
 First every scenario of writers once, on a local disk and on the S3 endpoint, with eight writers of fifty commits each.
 Then the mixed scenarios, in which four processes do everything that a graph offers, in peace and with processes that
 are killed, and three beside two servers that are killed too: each on each store, on one graph for all of the given
-minutes. ``--only`` and ``--store`` choose from them.
+minutes. So do the clients whose history is checked for anomalies, on one graph after the other. ``--only`` and
+``--store`` choose from them.
 A run with findings keeps its folder.
 """
 
@@ -14,10 +15,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.testing.s3 import S3Endpoint
+from tests.multiprocess.history import History, run_history
 from tests.multiprocess.mixed import Mixed, run_mixed
 from tests.multiprocess.scenarios import Freezer, Killer, Scenario, run_scenario
 from tests.multiprocess.verdict import Verdict
@@ -26,7 +29,7 @@ _WORKERS, _COMMITS, _TIMEOUT_S = 8, 50, 900.0
 _FULL = {"durability": "full"}
 STORES = ("local", "s3")
 
-SCENARIOS: dict[str, Scenario | Mixed] = {
+SCENARIOS: dict[str, Scenario | Mixed | History] = {
     "peace": Scenario(workers=_WORKERS, commits=_COMMITS, settings=_FULL, timeout_s=_TIMEOUT_S),
     "kill": Scenario(
         workers=_WORKERS,
@@ -56,10 +59,14 @@ SCENARIOS: dict[str, Scenario | Mixed] = {
         timeout_s=_TIMEOUT_S,
         kill_one_in=24,
     ),
+    "history": History(count=250, kill_every=80, stop_every=120),
+    "history-servers": History(
+        clients=2, servers=2, count=150, kill_every=60, stop_every=120, kill_server_every_s=10.0
+    ),
 }
 
 
-def play(store: str, name: str, scenario: Scenario | Mixed) -> bool:
+def play(store: str, name: str, scenario: Scenario | Mixed | History) -> bool:
     """Play one scenario on one store and print what came of it; return whether it was clean."""
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     if store == "local":
@@ -67,7 +74,7 @@ def play(store: str, name: str, scenario: Scenario | Mixed) -> bool:
     else:
         with S3Endpoint() as endpoint:
             verdict = _run(scenario, endpoint.fresh_prefix(), endpoint.storage_options, folder / "run")
-    print(f"{name:10} {store:6} {verdict}", flush=True)
+    print(f"{name:15} {store:6} {verdict}", flush=True)
     for finding in verdict.findings:
         print(f"  {finding}", flush=True)
     if verdict.findings:
@@ -94,13 +101,19 @@ def main() -> int:
         if isinstance(scenario, Mixed):
             played = replace(scenario, seconds=60 * given.minutes, seed=given.seed + number)
         for store in STORES if given.store is None else [given.store]:
+            started_s = time.monotonic()
             is_clean = play(store, name, played) and is_clean
+            while is_clean and isinstance(played, History) and time.monotonic() - started_s < 60 * given.minutes:
+                played = replace(played, seed=played.seed + 1)
+                is_clean = play(store, name, played)
     return 0 if is_clean else 1
 
 
-def _run(scenario: Scenario | Mixed, root: str, options: dict[str, str], folder: Path) -> Verdict:
+def _run(scenario: Scenario | Mixed | History, root: str, options: dict[str, str], folder: Path) -> Verdict:
     if isinstance(scenario, Mixed):
         return run_mixed(scenario, root, options, folder)
+    if isinstance(scenario, History):
+        return run_history(scenario, root, options, folder)
     return run_scenario(scenario, root, options, folder)
 
 

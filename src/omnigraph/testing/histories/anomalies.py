@@ -223,13 +223,10 @@ class _Dependencies:
         members = [parts[0]]
         for place, (one, other) in enumerate(pairwise(cycle)):
             why = self._edges[one][other]
-            label = (
-                closing
-                if place == 0
-                else next((each for each in ("ww", "wr", "rw") if each in over and each in why), "rt")
-            )
+            wanted = {closing} if place == 0 else over
+            label = next((f"{each} {key}" for each, key in why.items() if each in wanted), "rt")
             if other < count:
-                parts.append(f"-{label} {why.get(label, '')}-> {self._transactions[other].id}".replace(" ->", "->"))
+                parts.append(f"-{label}-> {self._transactions[other].id}")
                 members.append(self._transactions[other].id)
         return Anomaly(kind=kind, transactions=tuple(members[:-1]), text=" ".join(parts))
 
