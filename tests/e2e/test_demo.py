@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import httpx2
+import pytest
 
 from tests.e2e.process import ROOT, Outcome, clean_environment, omnigraph
 
@@ -44,6 +45,22 @@ def test_languages_show_catalog_plans_mistake_migration_and_timings():
 def test_languages_work_where_the_terminal_knows_ascii_only():
     shown = run_script("examples/languages.py", PYTHONIOENCODING="ascii")
     assert (shown.code, shown.err) == (0, "")
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    ("script", "promises"),
+    [
+        ("examples/demo.py", ("after it:         senior", "{'within_three_hops': 19}")),
+        ("examples/crm/story.py", ("run again: nothing", "crm: published", "2 of 2 checks passed")),
+    ],
+)
+def test_the_scripts_of_the_demo_run_from_start_to_end(script, promises):
+    """As users do: in a process, and a session of Spark, of its own."""
+    shown = run_script(script, PYTHONPATH=str(ROOT / "src"))
+    assert (shown.code, shown.err) == (0, "")
+    for promised in promises:
+        assert promised in shown.out, promised
 
 
 def test_benchmark_prints_figures_beside_their_targets():

@@ -52,9 +52,11 @@ def edges_without_nodes(graph, rows):
     return [
         row
         for row in rows
-        if "edge" in row and row.get("_op") != "delete"
-        for name, end in zip(ends[row["edge"]], ("from", "to"), strict=True)
-        if row[end] not in there.get(name, {})
+        if "edge" in row
+        and row.get("_op") != "delete"
+        and any(
+            row[end] not in there.get(name, {}) for name, end in zip(ends[row["edge"]], ("from", "to"), strict=True)
+        )
     ]
 
 

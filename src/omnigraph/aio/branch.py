@@ -303,6 +303,7 @@ class BranchVerbs(WriteVerbs):
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
+        expected_source_head: str | Commit | None = None,
     ) -> MergeResult:
         """Bring everything that the branch ``source`` changed into this one, as one commit or not at all.
 
@@ -317,6 +318,7 @@ class BranchVerbs(WriteVerbs):
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that this branch must be at.
+            expected_source_head: the commit that the source must be at, and that is merged.
 
         Raises:
             MergeConflictsError: something cannot be decided, or the merged graph would break a rule; its ``conflicts``
@@ -324,7 +326,7 @@ class BranchVerbs(WriteVerbs):
             MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
             ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: somebody moved what it relies on.
-            PreconditionFailedError: this branch is not at ``expected_head``.
+            PreconditionFailedError: a branch is not at the commit that is expected of it.
             FileAccessError: temporary files for a large difference have no room.
         """
         request = MergeRequest(
@@ -333,6 +335,7 @@ class BranchVerbs(WriteVerbs):
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
+            expected_source_head=expected_commit(expected_source_head),
         )
         return await execute_decided(self._backend, request, resolve, rest)
 

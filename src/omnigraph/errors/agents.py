@@ -51,23 +51,24 @@ class Consent(Details):
 
 
 class ConsentError(OmnigraphError, PermissionError):
-    """A merge into a protected branch needs the consent of a person, who declined or cannot be asked."""
+    """A merge into a protected branch, or a write to one, needs a person's consent, who declined or cannot be asked."""
 
     row = ErrorRow(
         code="agent.consent",
         kind=Kind.DENIED,
         details=Consent,
-        hint="ask a person to merge it with `omnigraph branch merge`, or to review it with `omnigraph proposal open`",
+        hint="write to a branch of your own, and ask a person to merge it with `omnigraph branch merge`, "
+        "or to review it with `omnigraph proposal open`",
     )
 
 
 class ConsentStaleError(OmnigraphError):
-    """A branch has moved since a person agreed to merge it; nothing was written."""
+    """A branch has moved since a person agreed to the merge or the write; nothing was written."""
 
     row = ErrorRow(
         code="agent.consent_stale",
         kind=Kind.PRECONDITION,
         details=Consent,
         retry=Retry.AFTER_REFRESH,
-        hint="preview the merge again",
+        hint="look at the branches again, and repeat the call, which asks again",
     )

@@ -36,6 +36,7 @@ class AgentGraph:
         actor: who commits; None if there are no identities.
         branch: where tools read unless they name a branch, and where fresh branches begin.
         protected: the branches that are merged into with the consent of a person only.
+        guarded: those of them that are written to with the consent of a person only; to the others a policy decides.
         is_read_only: whether nothing may be written.
         require: returns if the caller may do something, before anything is asked of a person.
     """
@@ -44,6 +45,7 @@ class AgentGraph:
     actor: str | None = None
     branch: str = MAIN
     protected: frozenset[str] = frozenset({MAIN})
+    guarded: frozenset[str] = frozenset()
     is_read_only: bool = False
     require: Requires = allow_everything
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,15 +33,16 @@ class _State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the client hands back with the answer.
 
     It is not sealed: whoever could forge it could as well forge the answer of the person, since both come from the
-    client. What it holds is compared with the branches as they are when the answer comes.
+    client. The call goes on upon these heads alone, and only if it is the one that was asked about.
     """
 
     question: str
-    about: dict[str, str]
+    call: str
+    heads: dict[str, str]
 
 
 def agreed_before(params: CallToolRequestParams) -> Mapping[str, str] | None:
-    """Return what a person agreed to, if the call brings their answer; None if nobody was asked yet.
+    """Return the heads that a person agreed to, if the call brings their answer; None if nobody was asked yet.
 
     Raises:
         ConsentError: they did not agree.
@@ -52,29 +54,40 @@ def agreed_before(params: CallToolRequestParams) -> Mapping[str, str] | None:
     except (ValueError, msgspec.DecodeError):
         # As if nobody had been asked: they are asked again.
         return None
+    if state.call != _digest(params):
+        return None
     _check(params.input_responses[_KEY], state.question)
-    return state.about
+    return state.heads
 
 
-async def ask(context: ServerRequestContext[Any, Any], question: Question) -> Mapping[str, str] | InputRequiredResult:
-    """Ask a person, and return what they agreed to, or what makes the client ask and call again.
+async def ask(
+    context: ServerRequestContext[Any, Any], params: CallToolRequestParams, question: Question
+) -> Mapping[str, str] | InputRequiredResult:
+    """Ask a person, and return the heads that they agreed to, or what makes the client ask and call again.
 
     Raises:
         ConsentError: they did not agree, or the client cannot ask anybody.
     """
+    if question.text is None:
+        return question.heads
     if not _can_ask(context):
         raise ConsentError(
             "a person has to agree to it, and this client cannot ask one", details=Consent(question=question.text)
         )
     form = ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        state = _State(question=question.text, about=dict(question.state))
+        state = _State(question=question.text, call=_digest(params), heads=dict(question.heads))
         return InputRequiredResult(
             input_requests={_KEY: ElicitRequest(params=form)}, request_state=msgspec.json.encode(state).decode()
         )
     answer = await context.session.elicit_form(question.text, _FORM, related_request_id=context.request_id)
     _check(answer, question.text)
-    return question.state
+    return question.heads
+
+
+def _digest(params: CallToolRequestParams) -> str:
+    call = msgspec.json.encode([params.name, params.arguments or {}], order="deterministic")
+    return hashlib.blake2b(call, digest_size=16).hexdigest()
 
 
 def _can_ask(context: ServerRequestContext[Any, Any]) -> bool:

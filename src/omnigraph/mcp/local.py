@@ -32,6 +32,7 @@ class LocalHost:
         branch: where tools read unless they name a branch, and where fresh branches begin.
         is_read_only: whether the tools that write are hidden.
         query_tools: how many stored queries become tools of their own at most.
+        asks: whether a person is asked before main, or ``branch``, is written to or merged into.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class LocalHost:
         branch: str = MAIN,
         is_read_only: bool = False,
         query_tools: int = DEFAULT_QUERY_TOOLS,
+        asks: bool = True,
     ) -> None:
         self._backend = backend if actor is None else AuthorizedBackend(backend, None, Actor(name=actor))
         self._actor = actor
         self._branch = branch
+        self._protected = frozenset({MAIN, branch}) if asks else frozenset[str]()
         self.is_read_only = is_read_only
         self.query_tools = query_tools
 
@@ -60,7 +63,8 @@ class LocalHost:
             backend=self._backend if key is None else KeyedBackend(self._backend, key),
             actor=self._actor,
             branch=self._branch,
-            protected=frozenset({MAIN, self._branch}),
+            protected=self._protected,
+            guarded=self._protected,
             is_read_only=self.is_read_only,
         )
 

@@ -116,11 +116,11 @@ class _Door:
             agreed = agreed_before(params)
             if agreed is None:
                 question = await self._host.run(_bound(tool.question, call, arguments))
-                found = None if question is None else await ask(context, question)
+                found = None if question is None else await ask(context, params, question)
                 if isinstance(found, InputRequiredResult):
                     return found
                 agreed = found
-            call = replace(call, asked=agreed)
+            call = replace(call, agreed=agreed)
         answer = await self._host.run(_bound(tool.run, call, arguments), is_write=tool.writes)
         return _result(answer)
 

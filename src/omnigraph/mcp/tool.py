@@ -33,10 +33,13 @@ class Step(msgspec.Struct, kw_only=True, frozen=True):
 
 @record
 class Question:
-    """What a person has to agree to before a tool goes on, and what it was asked about, to be compared later."""
+    """What a person has to agree to before a tool goes on, and the heads of the branches that it is about.
 
-    text: str
-    state: Mapping[str, str]
+    The tool goes on upon these heads alone. Without a text nobody is asked, because there is nothing to agree to.
+    """
+
+    text: str | None
+    heads: Mapping[str, str]
 
 
 @record
@@ -45,11 +48,11 @@ class ToolCall:
 
     Args:
         graph: the graph.
-        asked: what a person agreed to, as :class:`Question` has it; None if nobody was asked.
+        agreed: the heads that a person agreed to, as :class:`Question` has them; None if nobody had to.
     """
 
     graph: AgentGraph
-    asked: Mapping[str, str] | None = None
+    agreed: Mapping[str, str] | None = None
 
     def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Execute a request; raises what the operation does."""
@@ -73,7 +76,7 @@ class Tool:
         run: does it, in a thread of its own.
         writes: whether it changes the graph.
         is_destructive: whether it can change or remove what others rely on.
-        question: what a person has to be asked first; None without one, or if nothing needs to be asked.
+        question: what a person has to be asked first; None without one, or if the branch is not protected.
     """
 
     name: str

@@ -1,17 +1,28 @@
-"""Where agents write: a fresh branch of their own unless they name one, and how what they wrote is reviewed."""
+"""Where agents write: a fresh branch of their own unless they name one, what people agree to, how it is reviewed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from omnigraph.errors import BranchExistsError, Effect, OmnigraphError
-from omnigraph.mcp.tool import Arguments, Step, ToolCall
+from omnigraph.errors import (
+    BranchExistsError,
+    ConsentError,
+    ConsentStaleError,
+    Effect,
+    OmnigraphError,
+    PreconditionFailedError,
+)
+from omnigraph.errors.agents import Consent
+from omnigraph.mcp.tool import Arguments, Question, Step, ToolCall
 from omnigraph.operations.history import CreateBranchRequest, DeleteBranchRequest
+from omnigraph.operations.reads import ResolveRefRequest
+from omnigraph.policy import Action
 from omnigraph.policy.own import own_branches
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
@@ -21,6 +32,8 @@ _Done = TypeVar("_Done")
 # Who writes where nobody is known by a name.
 NOBODY = "agent"
 _NAME_DIGITS = 8
+# How much of a write a person is shown.
+_MOST_SHOWN = 2_000
 
 BranchToWrite = Annotated[
     str | None,
@@ -52,28 +65,104 @@ class Write(Arguments, kw_only=True, frozen=True):
 
 @record
 class Place:
-    """Where a write goes: the branch, where it began if it is fresh, and whether this call made it."""
+    """Where a write goes: the branch, where it began if it is fresh, and whether this call made it.
+
+    ``expected_head`` is the commit that the branch must be at.
+    """
 
     branch: str
     base: str | None
     is_new: bool
+    expected_head: str | None = None
 
 
 def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Place], _Done]) -> tuple[Place, _Done]:
     """Do a write on the branch that it names, or else on a fresh one, which goes again if nothing was written.
 
     Raises:
+        ConsentError: the branch is protected, and nobody agreed.
+        ConsentStaleError: the branch has moved since a person agreed.
         OmnigraphError: the branch cannot be made, or the write fails.
     """
     place = _place(call, given, verb)
+    agreed = agreed_heads(call, place.branch, call.graph.guarded, given.expected_head)
+    place = replace(place, expected_head=given.expected_head if agreed is None else agreed["target"])
     try:
-        return place, write(place)
+        with upon_agreed(call):
+            return place, write(place)
     except OmnigraphError as error:
         if place.is_new and error.effect is Effect.NONE:
             # Only if nothing can have been written. Whatever keeps it from going: an empty branch harms nobody.
             with suppress(OmnigraphError):
                 call.execute(DeleteBranchRequest(name=place.branch))
         raise
+
+
+def ask_about_write(call: ToolCall, given: Write, what: str, content: object) -> Question | None:
+    """Return what a person is asked about a write to a protected branch.
+
+    Args:
+        call: the call.
+        given: its arguments.
+        what: what it does, as the question begins.
+        content: what is written, to be shown.
+
+    Raises:
+        PolicyDeniedError: the caller may not write there, whoever agrees.
+        BranchMissingError: there is no such branch.
+    """
+    branch = None if given.branch is None else str(BranchName.parse(given.branch))
+    if branch is None or branch not in call.graph.guarded:
+        return None
+    call.graph.require(Action.CHANGE, branch=branch)
+    head = str(call.execute(ResolveRefRequest(ref=branch, branch=branch)).commit.id)
+    shown = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    if len(shown) > _MOST_SHOWN:
+        shown = f"{shown[:_MOST_SHOWN]}… and {len(shown) - _MOST_SHOWN:,} more characters"
+    actor = "an agent" if call.graph.actor is None else f"'{call.graph.actor}'"
+    return Question(text=f"{what} branch '{branch}' for {actor}?\n{shown}", heads={"target": head})
+
+
+def agreed_heads(
+    call: ToolCall, branch: str, among: Collection[str], expected: str | None, names: Collection[str] = ("target",)
+) -> Mapping[str, str] | None:
+    """Return the heads that a person agreed to; None for a branch that is none of those that need it.
+
+    Args:
+        call: the call.
+        branch: what is written to, or merged into.
+        among: the branches that need consent.
+        expected: the commit that the call expects there.
+        names: the branches that the consent has to be about.
+
+    Raises:
+        ConsentError: nobody agreed.
+        ConsentStaleError: they agreed to something else.
+    """
+    if str(BranchName.parse(branch)) not in among:
+        return None
+    about = Consent(question=f"change branch '{branch}'")
+    if call.agreed is None:
+        raise ConsentError(f"a person has to agree to a change of branch '{branch}'", details=about)
+    if not call.agreed.keys() >= set(names) or (expected or call.agreed["target"]) != call.agreed["target"]:
+        raise ConsentStaleError(f"a person agreed to another state of branch '{branch}'", details=about)
+    return call.agreed
+
+
+@contextmanager
+def upon_agreed(call: ToolCall) -> Iterator[None]:
+    """Tell of a branch that is not at the commit that a person agreed to.
+
+    Raises:
+        ConsentStaleError: a branch has moved.
+    """
+    try:
+        yield
+    except PreconditionFailedError as error:
+        if call.agreed is None:
+            raise
+        details = Consent(question="change a protected branch")
+        raise ConsentStaleError(f"{error.message}, which the consent is about", details=details) from error
 
 
 def _place(call: ToolCall, given: Write, verb: str) -> Place:

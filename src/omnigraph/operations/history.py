@@ -298,6 +298,7 @@ class MergeRequest(Request["MergeResult"]):
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
+        expected_source_head: the commit that the source must be at, and that is merged.
     """
 
     source: str
@@ -308,6 +309,7 @@ class MergeRequest(Request["MergeResult"]):
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
+    expected_source_head: str | None = None
 
 
 @operation("preview_merge", Action.READ)

@@ -51,6 +51,7 @@ from omnigraph.txn.manifest.rows import Commit, RunMark
 from omnigraph.txn.manifest.sequences import joined
 from omnigraph.txn.manifest.shared import SharedVersion
 from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.phases import check_head
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -151,6 +152,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
+    expected_source_head: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     proposal: int | None = None,
     run: RunMark | None = None,
@@ -172,6 +174,7 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
+        expected_source_head: the commit that the source must be at, and that is merged.
         memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
         proposal: the number of the proposal that it merges; its commit carries it.
         run: the run of a pipeline whose branch it merges; its commit carries it.
@@ -187,22 +190,23 @@ def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what
         MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
         ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
-        PreconditionFailedError: the target is not at ``expected_head``.
+        PreconditionFailedError: the target is not at ``expected_head``, or the source not at ``expected_source_head``.
         FileAccessError: the temporary files have no room.
     """
     names = _names(source, target)
+    expected_commits = [
+        None if expected is None else CommitId(Ulid.parse(expected))
+        for expected in (expected_head, expected_source_head)
+    ]
     ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         branch_writer, newest = graph.store.current(names[1])
         # Before the source is looked for: it may have been deleted after the merge.
         branch_writer.refuse_repeated(newest, actor)
         captured = graph.store.snapshot(names[0])
-    txn = branch_writer.begin(
-        WriteKind.BRANCH_MERGE,
-        actor=actor,
-        message=message,
-        expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
-    )
+    # What is captured is what is merged, whatever the source commits from here on.
+    check_head(captured.state, expected_commits[1])
+    txn = branch_writer.begin(WriteKind.BRANCH_MERGE, actor=actor, message=message, expected_head=expected_commits[0])
     txn.counters.add(counters.cost())
     txn.proposal = proposal
     txn.run = run

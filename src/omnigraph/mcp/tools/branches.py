@@ -7,15 +7,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from omnigraph.errors import ConsentStaleError, ContinuationError
-from omnigraph.errors.agents import Consent
+from omnigraph.errors import ContinuationError
 from omnigraph.history.feed.tokens import DiffPlace, PageLimits, decode_token
 from omnigraph.history.merge import MergeOutcome
 from omnigraph.history.merge.conflicts import conflicts_error
 from omnigraph.mcp.answers import DEFAULT_BYTES, MaxBytes, take_items
 from omnigraph.mcp.tool import Answer, Arguments, Question, Step, Tool, ToolCall
 from omnigraph.mcp.tools.schema import AsOf
-from omnigraph.mcp.workspace import IdempotencyKey
+from omnigraph.mcp.workspace import IdempotencyKey, agreed_heads, upon_agreed
 from omnigraph.operations.history import (
     CreateBranchRequest,
     DiffPageRequest,
@@ -257,7 +256,7 @@ def preview_merge(call: ToolCall, given: MergePreview) -> PreviewedMerge:
 
 
 def ask_about_merge(call: ToolCall, given: Merge) -> Question | None:
-    """Return what a person is asked about a merge into a protected branch.
+    """Return what a person is asked about a merge into a protected branch; nothing if it brings nothing.
 
     Raises:
         PolicyDeniedError: the caller may not merge there, whoever agrees.
@@ -270,33 +269,36 @@ def ask_about_merge(call: ToolCall, given: Merge) -> Question | None:
     found = call.execute(PreviewMergeRequest(source=given.source, target=target, resolve=given.resolve))
     if found.conflicts:
         raise conflicts_error(found.conflicts, "merge")
+    heads = {"source": str(found.source_head), "target": str(found.target_head)}
     if found.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-        return None
+        return Question(text=None, heads=heads)
     changes = "\n".join(str(table) for table in found.tables)
     actor = "an agent" if call.graph.actor is None else f"'{call.graph.actor}'"
     text = f"Merge branch '{found.source}' into '{target}' for {actor}?\n{changes}".rstrip()
-    return Question(text=text, state={"source": str(found.source_head), "target": str(found.target_head)})
+    return Question(text=text, heads=heads)
 
 
 def merge(call: ToolCall, given: Merge) -> Merged:
     """Merge a branch.
 
     Raises:
+        ConsentError: the target is protected, and nobody agreed.
         ConsentStaleError: a branch has moved since a person agreed.
         OmnigraphError: whatever the merge raises.
     """
-    expected = given.expected_head
-    if call.asked is not None:
-        expected = _agreed_head(call, given, call.asked)
+    names = ("source", "target")
+    agreed = agreed_heads(call, given.target, call.graph.protected, given.expected_head, names)
     request = MergeRequest(
         source=given.source,
         target=given.target,
         resolve=given.resolve,
         max_conflicts=_MOST_CONFLICTS,
         message=given.message,
-        expected_head=expected,
+        expected_head=given.expected_head if agreed is None else agreed["target"],
+        expected_source_head=None if agreed is None else agreed["source"],
     )
-    done = call.execute(request)
+    with upon_agreed(call):
+        done = call.execute(request)
     return Merged(
         source=given.source,
         target=given.target,
@@ -304,20 +306,6 @@ def merge(call: ToolCall, given: Merge) -> Merged:
         commit=None if done.commit is None else str(done.commit.id),
         types=[table.to_json() for table in done.tables],
     )
-
-
-def _agreed_head(call: ToolCall, given: Merge, agreed: Any) -> str:
-    """Return the head that the target must be at, if the branches are where they were when a person agreed."""
-    found = call.execute(PreviewMergeRequest(source=given.source, target=given.target, resolve=given.resolve))
-    heads = {"source": str(found.source_head), "target": str(found.target_head)}
-    wanted = given.expected_head or heads["target"]
-    if heads != agreed or wanted != heads["target"]:
-        question = f"merge '{given.source}' into '{given.target}'"
-        raise ConsentStaleError(
-            f"branch '{given.source}' or '{given.target}' has moved since a person agreed to merge it",
-            details=Consent(question=question),
-        )
-    return heads["target"]
 
 
 TOOLS = (

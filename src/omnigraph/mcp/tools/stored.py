@@ -11,11 +11,11 @@ from omnigraph.catalog.model import INTEGERS, PropertyType, Scalar
 from omnigraph.errors import Kind, OmnigraphError, WrongQueryKindError
 from omnigraph.ir.stored_queries import QueryEntry
 from omnigraph.mcp.answers import DEFAULT_BYTES, DEFAULT_ROWS, GoOn, MaxBytes, MaxRows, query_digest
-from omnigraph.mcp.tool import Answer, Arguments, Tool, ToolCall, schema_of
+from omnigraph.mcp.tool import Answer, Arguments, Question, Tool, ToolCall, schema_of
 from omnigraph.mcp.tools.reads import PageOfQuery, QueryParams, Rows
 from omnigraph.mcp.tools.schema import AsOf, BranchToRead
 from omnigraph.mcp.tools.writes import Written, written
-from omnigraph.mcp.workspace import Place, Write, write_somewhere
+from omnigraph.mcp.workspace import Place, Write, ask_about_write, write_somewhere
 from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest, ListQueriesRequest
 from omnigraph.records import record
 
@@ -126,6 +126,11 @@ def run_read(call: ToolCall, name: str, given: ReadInvocation) -> Rows:
     return wanted.answer(call.execute(request), place, as_of=given.as_of)
 
 
+def ask_about_stored(call: ToolCall, name: str, given: WriteInvocation) -> Question | None:
+    """Return what a person is asked about a stored mutation; raises what finding the branch does."""
+    return ask_about_write(call, given, f"Run the stored mutation '{name}' on", given.params or {})
+
+
 def run_mutation(call: ToolCall, name: str, given: WriteInvocation) -> Written:
     """Run a stored mutation; raises what the mutation does."""
 
@@ -137,7 +142,7 @@ def run_mutation(call: ToolCall, name: str, given: WriteInvocation) -> Written:
                 params_form="strict",
                 branch=place.branch,
                 message=given.message,
-                expected_head=given.expected_head,
+                expected_head=place.expected_head,
             )
         )
 
@@ -218,6 +223,7 @@ def _query_tool(name: str, entry: QueryEntry) -> Tool:
         run=_runner(entry),
         writes=entry.is_mutation,
         is_destructive=entry.is_mutation,
+        question=(lambda call, given: ask_about_stored(call, entry.name, given)) if entry.is_mutation else None,
         entry=entry,
     )
 
@@ -290,5 +296,6 @@ TOOLS = (
         run=change_stored,
         writes=True,
         is_destructive=True,
+        question=lambda call, given: ask_about_stored(call, given.name, given),
     ),
 )

@@ -12,16 +12,18 @@ import msgspec
 from omnigraph.engine.load.sources.source import Source
 from omnigraph.engine.mutate import MutationResult
 from omnigraph.errors import BodyTooLargeError, LimitExceeded
-from omnigraph.mcp.tool import Answer, Step, Tool, ToolCall
+from omnigraph.mcp.tool import Answer, Question, Step, Tool, ToolCall
 from omnigraph.mcp.tools.reads import QueryName, QueryParams, QueryText
-from omnigraph.mcp.workspace import Place, Write, review_steps, write_somewhere
+from omnigraph.mcp.workspace import Place, Write, ask_about_write, review_steps, write_somewhere
 from omnigraph.operations.writes import LoadRequest, MutateRequest
+from omnigraph.values.counts import counted
 
 _MOST_RECORDS = 10_000
 _MOST_BYTES = 8 << 20
 _MOST_RETURNED = 100
 _FRESH = (
     " Without a branch it writes to a fresh branch of yours and says how to review and merge it; main stays as it is."
+    " A write to a protected branch asks a person first."
 )
 
 
@@ -85,6 +87,12 @@ class Loaded(Answer, kw_only=True, frozen=True):
     next: tuple[Step, ...] = ()
 
 
+def ask_about_mutation(call: ToolCall, given: Mutate) -> Question | None:
+    """Return what a person is asked about a mutation of a protected branch; raises what finding the branch does."""
+    params = "" if given.params is None else f"\n{msgspec.json.encode(given.params).decode()}"
+    return ask_about_write(call, given, "Run a mutation on", given.text + params)
+
+
 def mutate(call: ToolCall, given: Mutate) -> Written:
     """Run a mutation.
 
@@ -101,7 +109,7 @@ def mutate(call: ToolCall, given: Mutate) -> Written:
                 params_form="strict",
                 branch=place.branch,
                 message=given.message,
-                expected_head=given.expected_head,
+                expected_head=place.expected_head,
                 max_affected=given.max_affected,
             )
         )
@@ -133,6 +141,11 @@ def _cut(rows: Sequence[Any]) -> list[str]:
     return [f"{rest} more rows are returned by the mutation than are shown"] if rest > 0 else []
 
 
+def ask_about_load(call: ToolCall, given: Load) -> Question | None:
+    """Return what a person is asked about a load into a protected branch; raises what finding the branch does."""
+    return ask_about_write(call, given, f"Load {counted(len(given.records), 'record')} into", given.records)
+
+
 def load(call: ToolCall, given: Load) -> Loaded:
     """Load records.
 
@@ -157,7 +170,7 @@ def load(call: ToolCall, given: Load) -> Loaded:
                     patch=given.patch,
                     branch=place.branch,
                     message=given.message,
-                    expected_head=given.expected_head,
+                    expected_head=place.expected_head,
                 )
             )
 
@@ -182,6 +195,7 @@ TOOLS = (
         run=mutate,
         writes=True,
         is_destructive=True,
+        question=ask_about_mutation,
     ),
     Tool(
         name="load",
@@ -192,5 +206,6 @@ TOOLS = (
         run=load,
         writes=True,
         is_destructive=True,
+        question=ask_about_load,
     ),
 )

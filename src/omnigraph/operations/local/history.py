@@ -341,7 +341,7 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: another write moved what it relies on.
-        PreconditionFailedError: the target is not at ``expected_head``.
+        PreconditionFailedError: the target is not at ``expected_head``, or the source not at ``expected_source_head``.
         FileAccessError: temporary files for a large difference have no room.
     """
 
@@ -356,6 +356,7 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
             actor=request.actor,
             message=request.message,
             expected_head=request.expected_head,
+            expected_source_head=request.expected_source_head,
             planner=_planner(attached),
         )
 

@@ -29,6 +29,7 @@ from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.settings import Syncing
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
+from omnigraph.values import CommitId
 
 _log = logging.getLogger(__name__)
 _WARM_PATIENCE_S = 0.25
@@ -164,6 +165,20 @@ def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
 _TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value, WriteKind.RECOVERY.value})
 
 
+def check_head(state: ManifestState, expected: CommitId | None) -> None:
+    """Return if a branch is at the commit that the caller expects.
+
+    Raises:
+        PreconditionFailedError: it is not.
+    """
+    head = state.head
+    if expected is not None and head.commit != expected:
+        raise PreconditionFailedError(
+            f"the head of branch '{head.branch}' is commit '{head.commit}', not '{expected}'",
+            details=HeadMismatch(branch=head.branch, expected=expected, actual=head.commit),
+        )
+
+
 def check_rebase(txn: WriteTxn, snapshot: GraphSnapshot) -> None:
     """Return if ``txn`` may go on upon a newer state; whether its constraints hold there is for its checks to say.
 
@@ -175,12 +190,7 @@ def check_rebase(txn: WriteTxn, snapshot: GraphSnapshot) -> None:
     """
     base, newer = txn.snapshot.state, snapshot.state
     _refuse_repeated(txn, newer)
-    if txn.expected_head is not None and newer.head.commit != txn.expected_head:
-        details = HeadMismatch(branch=newer.head.branch, expected=txn.expected_head, actual=newer.head.commit)
-        raise PreconditionFailedError(
-            f"the branch head is commit '{newer.head.commit}', not '{txn.expected_head}'",
-            details=details,
-        )
+    check_head(newer, txn.expected_head)
     if newer.version == base.version:
         return
     _refuse_cleaned(txn, newer)

@@ -44,12 +44,16 @@ def mcp(
             help='How many stored queries with @mcp("expose") become tools of their own.',
         ),
     ] = 20,
+    allow_main: Annotated[
+        bool, typer.Option("--allow-main", help="Let the agent change main, and --branch, without asking a person.")
+    ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that writes.")] = False,
 ) -> int:
     """Offer a graph to an agent as tools, over the Model Context Protocol on standard input and output.
 
     A client starts this command and stops it. What the agent writes goes to a fresh branch below agents/ACTOR/ unless
-    it names another; a merge into main, or into --branch, asks the person at the client first.
+    it names another; a write to main, or to --branch, and a merge into them ask the person at the client first, unless
+    --allow-main is given.
     """
     address = graph_address(graph)
     read_branch = str(BranchName.parse(branch))
@@ -72,7 +76,14 @@ def mcp(
         known = backend if is_remote else RegistryBackend(backend, _stored(backend, queries, read_branch))
         # A server knows by the token who writes, and refuses a name.
         writer = None if is_remote else actor
-        host = LocalHost(known, actor=writer, branch=read_branch, is_read_only=read_only, query_tools=query_tools)
+        host = LocalHost(
+            known,
+            actor=writer,
+            branch=read_branch,
+            is_read_only=read_only,
+            query_tools=query_tools,
+            asks=not allow_main,
+        )
         serve_stdio(host)
     return 0
 
