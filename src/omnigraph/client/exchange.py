@@ -24,7 +24,6 @@ from omnigraph.errors import (
     ServerIncompatibleError,
     ServerTimeoutError,
     ServerUnreachableError,
-    error_from_json,
 )
 from omnigraph.operations import request_to_json
 from omnigraph.operations.reads import ExportRequest
@@ -39,6 +38,7 @@ from omnigraph.operations.wire import (
     encode_frame,
     files_of,
     is_lazy,
+    received_error,
     receiving,
 )
 from omnigraph.records import record
@@ -48,6 +48,9 @@ from omnigraph.runtime import Runtime, current_call
 _HTTP_LEVEL = "0.13"
 _PIECE_BYTES = 1 << 20
 _FIRST_WAIT_S = 0.1
+# A server that refuses a request has not begun with it.
+_REFUSES, _FAILS = 300, 500
+_SHOWN = 200
 _PROXY_STATUSES = frozenset({502, 503, 504})
 # What a transaction does before it is committed publishes nothing.
 _UNPUBLISHED = frozenset({"begin_transaction", "call_in_transaction", "rollback_transaction"})
@@ -69,10 +72,12 @@ class Handshake:
         try:
             document = json.loads(data)
             versions = document["wire"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise incompatible(address, "no omnigraph server") from None
+        if not isinstance(versions, list):
+            raise incompatible(address, "no omnigraph server")
         if WIRE_VERSION not in versions:
-            raise incompatible(address, f"wire format {', '.join(map(str, versions))}")
+            raise incompatible(address, f"wire format {', '.join(map(str, versions))[:_SHOWN]}")
         return cls(repeats_safely=bool(document.get("idempotency")))
 
 
@@ -89,6 +94,8 @@ def common_headers(token: str | None) -> dict[str, str]:
         "omnigraph-wire": str(WIRE_VERSION),
         "omnigraph-http-api": _HTTP_LEVEL,
         "accept": f"{MEDIA_TYPE}, application/json",
+        # A packed answer would have to be unpacked before anyone knows how long it is.
+        "accept-encoding": "identity",
         **credentials,
     }
 
@@ -98,12 +105,12 @@ def refusal(address: GraphAddress, status: int, headers: Mapping[str, str], data
     try:
         document = json.loads(data)
         message = str(document["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         document, message = {}, f"status {status}"
         if status not in _PROXY_STATUSES:
-            return incompatible(address, f"status {status}, {headers.get('content-type', 'no content')}")
+            return incompatible(address, f"status {status}, {headers.get('content-type', 'no content')[:_SHOWN]}")
     if isinstance(document.get("problem"), dict):
-        return error_from_json(document["problem"])
+        return received_error(document["problem"])
     if status in _PROXY_STATUSES:
         fault = ServerFault(address=address.server, reason=message)
         return ServerUnreachableError(f"cannot reach '{address.server}': {message}", details=fault)
@@ -191,8 +198,15 @@ class Exchange:
         found = refusal(self.address, status, headers, data)
         if isinstance(found, ServerUnreachableError) and status in _PROXY_STATUSES:
             return self.lost(found.details.reason, is_timeout=False, was_sent=True)  # type: ignore[attr-defined]  # its details
+        if isinstance(found, ServerIncompatibleError) and not _REFUSES <= status < _FAILS:
+            # Whatever stands in between has answered, and may have done so after the server was at work.
+            return self.garbled(found)
         self._retry_after_s = _seconds(headers.get("retry-after"))
         return found
+
+    def garbled(self, problem: ServerIncompatibleError) -> OmnigraphError:
+        """Return the error for an answer that cannot be read: of a write, it may have been the answer to a success."""
+        return self.lost(problem.message, is_timeout=False, was_sent=True) if self.operation.writes else problem
 
     def lost(self, reason: str, *, is_timeout: bool, was_sent: bool) -> OmnigraphError:
         """Return the error for a connection that failed.
@@ -215,6 +229,9 @@ class Exchange:
 
         An attempt that was not let in says nothing about an earlier one whose answer was lost.
         """
+        if isinstance(error, InternalError) and error.effect is Effect.NONE and self.operation.writes:
+            # A server that meets a bug cannot tell how far it has come.
+            error.effect = Effect.NONE if self.operation.name in _UNPUBLISHED else Effect.UNKNOWN
         is_untried = error.retry is Retry.AS_IS and error.effect is Effect.NONE
         if self._may_be_done and self.operation.writes and is_untried:
             return self._open_outcome(error.message)

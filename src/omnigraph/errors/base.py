@@ -189,7 +189,12 @@ def error_from_json(data: dict[str, Any]) -> OmnigraphError:
     """
     cls = BY_CODE.get(data["code"])
     if cls is None:
-        return BY_CODE["internal"](f"{data['code']}: {data['message']}", hint=data.get("hint"))
+        return BY_CODE["internal"](
+            f"{data['code']}: {data['message']}",
+            hint=data.get("hint"),
+            retry=Retry(data["retry"]),
+            effect=Effect(data["effect"]),
+        )
     return cls(
         data["message"],
         details=details_from_json(cls.row.details, data["details"]),

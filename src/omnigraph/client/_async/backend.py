@@ -12,13 +12,20 @@ from omnigraph.client.address import GraphAddress
 from omnigraph.client.async_io import CAN_BE_LAZY, HttpClient, HttpResponse, answer_lazily, body_of, sleep, watching
 from omnigraph.client.exchange import Exchange, Handshake, Incoming, common_headers, incompatible, refusal
 from omnigraph.client.settings import ClientSettings
-from omnigraph.errors import ForkedProcessError, OmnigraphError, ServerFault, ServerUnreachableError
+from omnigraph.errors import (
+    ForkedProcessError,
+    OmnigraphError,
+    ServerFault,
+    ServerIncompatibleError,
+    ServerUnreachableError,
+)
 from omnigraph.operations.request import NOTHING, Attachments, Request, Response, not_pickled
 from omnigraph.operations.wire import MEDIA_TYPE
 from omnigraph.runtime import Runtime
 from omnigraph.txn.services import graph_closed
 
 _MOST_ERROR_BYTES = 16 << 20
+_PAGE = "a page instead of an answer"
 # What fails before anything was sent.
 _UNSENT = (
     httpx2.ConnectError,
@@ -69,13 +76,16 @@ class AsyncRemoteBackend:
         """
         address = self._address
         try:
-            answer = await self._http.get(address.url("operations"))
+            async with self._http.stream("GET", address.url("operations")) as reply:
+                data = await _read(reply)
         except httpx2.HTTPError as problem:
             fault = ServerFault(address=address.server, reason=_reason(problem))
             raise ServerUnreachableError(f"cannot reach '{address.server}': {fault.reason}", details=fault) from problem
-        if answer.status_code != httpx2.codes.OK:
-            raise refusal(address, answer.status_code, answer.headers, answer.content)
-        self._handshake = Handshake.of(address, answer.content)
+        if data is None:
+            raise incompatible(address, _PAGE)
+        if reply.status_code != httpx2.codes.OK:
+            raise refusal(address, reply.status_code, reply.headers, data)
+        self._handshake = Handshake.of(address, data)
 
     async def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
         """Send a request and return the response.
@@ -140,16 +150,19 @@ class AsyncRemoteBackend:
             reply = await self._http.send(outgoing, stream=True)
             if not _is_frames(reply):
                 raise await self._refusal(exchange, reply)
-            chunks = reply.aiter_raw()
-            while not incoming.is_complete:
-                chunk = await anext(chunks, None)
-                if chunk is None:
-                    raise exchange.lost("the answer was cut off", is_timeout=False, was_sent=True)
-                incoming.feed(chunk)
-                if CAN_BE_LAZY and exchange.is_lazy and incoming.has_answer and not incoming.is_complete:
-                    is_kept = True
-                    return answer_lazily(exchange, incoming, reply, chunks)
-            return exchange.finish(incoming.response())
+            try:
+                chunks = reply.aiter_raw()
+                while not incoming.is_complete:
+                    chunk = await anext(chunks, None)
+                    if chunk is None:
+                        raise exchange.lost("the answer was cut off", is_timeout=False, was_sent=True)
+                    incoming.feed(chunk)
+                    if CAN_BE_LAZY and exchange.is_lazy and incoming.has_answer and not incoming.is_complete:
+                        is_kept = True
+                        return answer_lazily(exchange, incoming, reply, chunks)
+                return exchange.finish(incoming.response())
+            except ServerIncompatibleError as problem:
+                raise exchange.garbled(problem) from problem
         except httpx2.HTTPError as problem:
             is_timeout = isinstance(problem, httpx2.TimeoutException)
             was_sent = not isinstance(problem, _UNSENT)
@@ -165,20 +178,29 @@ class AsyncRemoteBackend:
 
     async def _refusal(self, exchange: Exchange, reply: HttpResponse) -> OmnigraphError:
         """Return the error that an answer without frames stands for."""
-        data = bytearray()
-        async for chunk in reply.aiter_bytes():
-            data += chunk
-            if len(data) > _MOST_ERROR_BYTES:
-                return incompatible(exchange.address, "a page instead of an answer")
-        return exchange.refused(reply.status_code, reply.headers, bytes(data))
+        data = await _read(reply)
+        if data is None:
+            return exchange.garbled(incompatible(exchange.address, _PAGE))
+        return exchange.refused(reply.status_code, reply.headers, data)
 
     async def _stop(self, request_id: str) -> None:
         """Ask the server to stop a read; it answers the read itself with what came of it."""
         try:
-            await self._http.post(self._address.url("operations", request_id, "cancel"))
+            async with self._http.stream("POST", self._address.url("operations", request_id, "cancel")) as reply:
+                await _read(reply)
         except (httpx2.HTTPError, RuntimeError):
             # The read then ends by itself, or with the connection.
             return
+
+
+async def _read(reply: HttpResponse) -> bytes | None:
+    """Return an answer as it is sent; None if it is longer than any of a server."""
+    data = bytearray()
+    async for chunk in reply.aiter_raw():
+        data += chunk
+        if len(data) > _MOST_ERROR_BYTES:
+            return None
+    return bytes(data)
 
 
 def _is_frames(reply: HttpResponse) -> bool:

@@ -16,6 +16,7 @@ from omnigraph.operations.wire.frames import FrameBuffer as FrameBuffer
 from omnigraph.operations.wire.frames import FrameKind as FrameKind
 from omnigraph.operations.wire.frames import encode_frame as encode_frame
 from omnigraph.operations.wire.reading import ResponseReader as ResponseReader
+from omnigraph.operations.wire.reading import received_error as received_error
 from omnigraph.operations.wire.values import from_bytes as from_bytes
 from omnigraph.operations.wire.values import to_bytes as to_bytes
 from omnigraph.operations.wire.writing import ResponseWriter as ResponseWriter

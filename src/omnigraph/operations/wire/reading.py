@@ -13,7 +13,10 @@ from omnigraph.errors import FormatMismatch, OmnigraphError, ServerIncompatibleE
 from omnigraph.operations.request import NOTHING, Attachments
 from omnigraph.operations.wire.diffs import ReceivedDiff
 from omnigraph.operations.wire.frames import Frame, FrameKind
-from omnigraph.operations.wire.values import decode_value, from_bytes
+from omnigraph.operations.wire.values import MALFORMED, decode_value, from_bytes
+
+# No response has as many; a document of a few bytes must not make more.
+_MOST_STREAMS = 1000
 
 
 class FileSink(Protocol):
@@ -92,7 +95,7 @@ class ResponseReader:
             FrameKind.FILE: self._take_file,
             FrameKind.BYTES: self._take_bytes,
             FrameKind.PROGRESS: self._take_progress,
-            FrameKind.FAILURE: lambda content: self.fail(error_from_json(from_bytes(content))),
+            FrameKind.FAILURE: lambda content: self.fail(received_error(from_bytes(content))),
             FrameKind.WAIT: lambda _: None,
         }
 
@@ -135,7 +138,10 @@ class ResponseReader:
             raise self._failure if self._failure is not None else _misplaced("the end")
         self._pull = pull
         hooks = {"Result": self._result, "GraphDiff": self._diff, "Iterator": self._iterator}
-        return decode_value(self._document, hooks)
+        try:
+            return decode_value(self._document, hooks)
+        except RecursionError as problem:
+            raise _misplaced("a value that is nested too deeply") from problem
 
     def _pull_more(self) -> None:
         if self._pull is None:
@@ -150,19 +156,26 @@ class ResponseReader:
 
     def _take_record(self, content: bytes) -> None:
         envelope = from_bytes(content)
+        count = envelope.get("streams") if isinstance(envelope, dict) and "response" in envelope else None
+        if type(count) is not int or not 0 <= count <= _MOST_STREAMS or self.has_answer:
+            raise _misplaced("a document")
         self._document = envelope["response"]
-        self._streams = [Stream(self._pull_more, self._lock) for _ in range(envelope["streams"])]
+        self._streams = [Stream(self._pull_more, self._lock) for _ in range(count)]
         self.has_answer = True
 
     def _take_items(self, content: bytes) -> None:
-        stream = self._stream()
-        for item in from_bytes(content):
+        stream, items = self._stream(), from_bytes(content)
+        if not isinstance(items, list):
+            raise _misplaced("items")
+        for item in items:
             stream.put(item)
 
     def _take_end(self, content: bytes) -> None:
         if not self._is_in_file:
-            stream = self._stream()
-            stream.facts, stream.has_ended = from_bytes(content), True
+            stream, facts = self._stream(), from_bytes(content)
+            if not isinstance(facts, dict):
+                raise _misplaced("an end")
+            stream.facts, stream.has_ended = facts, True
             self._current += 1
             return
         self._is_in_file = False
@@ -170,9 +183,13 @@ class ResponseReader:
             self._files.end()
 
     def _take_file(self, content: bytes) -> None:
+        told = from_bytes(content)
+        name = told.get("name") if isinstance(told, dict) else None
+        if not isinstance(name, str) or self._is_in_file:
+            raise _misplaced("a file")
         self._is_in_file = True
         if self._files is not None:
-            self._files.begin(str(from_bytes(content)["name"]))
+            self._files.begin(name)
 
     def _take_bytes(self, content: bytes) -> None:
         self.has_delivered = True
@@ -194,7 +211,7 @@ class ResponseReader:
 
         def batches() -> Iterator[pa.RecordBatch]:
             for content in stream:
-                yield from pa.ipc.open_stream(content)
+                yield from _batches(content)
             if "cost" in stream.facts:
                 counters.add(decode_value(stream.facts["cost"]))
 
@@ -210,6 +227,25 @@ class ResponseReader:
 
     def _iterator(self, document: Mapping[str, Any]) -> Iterator[Any]:
         return map(decode_value, self._streams[document["stream"]])
+
+
+def received_error(document: Any) -> OmnigraphError:
+    """Return the error that a document of the other side stands for.
+
+    Raises:
+        ServerIncompatibleError: it stands for none.
+    """
+    try:
+        return error_from_json(document)
+    except MALFORMED as problem:
+        raise _misplaced("an error that cannot be read") from problem
+
+
+def _batches(content: bytes) -> list[pa.RecordBatch]:
+    try:
+        return list(pa.ipc.open_stream(content))
+    except (pa.ArrowException, OSError) as problem:
+        raise _misplaced("rows that cannot be read") from problem
 
 
 def _misplaced(what: str) -> ServerIncompatibleError:

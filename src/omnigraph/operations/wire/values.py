@@ -30,6 +30,9 @@ TAG = "$"
 _VALUE = "v"
 _LARGEST = 1 << 63
 
+# What reading a document fails with that is JSON and not of the form that it should have.
+MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+
 Hook = Callable[[Any], Any]
 """Gets a value that is not data and returns its stand-in; ``NotImplemented`` when it is none of its own either."""
 
@@ -74,15 +77,17 @@ def decode_value(value: Any, hooks: Mapping[str, Hook] | None = None) -> Any:
     word = value.get(TAG)
     if word is None:
         return {key: decode_value(item, hooks) for key, item in value.items()}
-    hook = None if hooks is None else hooks.get(word)
-    if hook is not None:
-        return hook(value)
     try:
+        hook = None if hooks is None else hooks.get(word)
+        if hook is not None:
+            return hook(value)
         decode = _DECODERS.get(word)
         if decode is not None:
             return decode(value[_VALUE], hooks)
         return _decode_known(word, value, hooks)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except ServerIncompatibleError:
+        raise
+    except MALFORMED as error:
         raise _unreadable(word) from error
 
 
