@@ -26,6 +26,7 @@ from omnigraph.errors import (
     ServerUnreachableError,
 )
 from omnigraph.operations import request_to_json
+from omnigraph.operations.checks import check_request
 from omnigraph.operations.reads import ExportRequest
 from omnigraph.operations.request import Attachments, Request
 from omnigraph.operations.wire import (
@@ -121,7 +122,8 @@ class Exchange:
     """One request, sent once or several times, and what came back.
 
     Raises:
-        OmnigraphError: it cannot be sent: a value has no JSON form, a file cannot be read, a folder is not empty.
+        OmnigraphError: it cannot be sent: a value is of another type or has no JSON form, a file cannot be read, a
+            folder is not empty.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Exchange:
         if is_read_only and self.operation.writes:
             details = BadValue(what="open mode", value="read_only", expected="read_write")
             raise ReadOnlyError("the graph is open read-only", details=details)
+        check_request(request)
         check_attached(request, attached)
         self.address = address
         self.attached = attached

@@ -77,7 +77,20 @@ def _check_of(annotation: str) -> Check:
 
 
 def _anything(place: str, value: Any) -> None:
-    """The operation checks it: parameters, choices of words."""
+    """The query that they are for says what parameters may be."""
+
+
+def _word(place: str, value: Any) -> None:
+    # Which words there are is for the operation to say.
+    if not isinstance(value, str):
+        raise unfit(place, value, "a word")
+
+
+def _name_and_number(place: str, value: Any) -> None:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise unfit(place, value, "a name and a number")
+    check_text(f"{place}[0]", value[0])
+    _whole(f"{place}[1]", value[1])
 
 
 def _text_or_bytes(place: str, value: Any) -> None:
@@ -158,8 +171,9 @@ def _source_format(place: str, value: Any) -> None:
 
 
 _BY_TYPE: Mapping[str, Check] = {
-    **dict.fromkeys(("Any", "Sequence[Any]", "tuple[str, int]"), _anything),
-    **dict.fromkeys(("ExportFormat", "LoadMode", "OnConflict", "OnDelete", "ParamsForm", "Resolution"), _anything),
+    **dict.fromkeys(("Any", "Sequence[Any]"), _anything),
+    **dict.fromkeys(("ExportFormat", "LoadMode", "OnConflict", "OnDelete", "ParamsForm", "Resolution"), _word),
+    "tuple[str, int]": _name_and_number,
     "str": check_text,
     "str | bytes": _text_or_bytes,
     "int": _whole,

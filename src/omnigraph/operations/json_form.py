@@ -41,6 +41,8 @@ _SOURCES = "Sequence[Source | str]"
 # The fields that hold parameters, as ``params_form`` says.
 _PARAMETERS = ("params", "rows")
 _INT_BITS = 64
+# In bits: far below what Python refuses to write, and more than any field takes.
+_LONGEST_INT = 4096
 
 
 def request_to_json(request: Request[Any]) -> dict[str, Any]:
@@ -98,7 +100,11 @@ def _fields_to_json(value: Any) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float):
+    if (
+        value is None
+        or isinstance(value, bool | float)
+        or (isinstance(value, int) and value.bit_length() < _LONGEST_INT)
+    ):
         return value
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):

@@ -73,7 +73,7 @@ def checked_text(what: str, text: object) -> str | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        details = BadValue(what=what, value=repr(text)[:200], expected="text")
+        details = BadValue(what=what, value=shown_value(text), expected="text")
         raise ValueFormatError(f"{what} must be text, not {type(text).__name__}", details=details)
     try:
         text.encode()
@@ -178,13 +178,18 @@ def meant(value: object, choices: Iterable[str]) -> str | None:
 
 def unfit(what: str, value: object, expected: str, hint: str | None = None) -> UsageError:
     """Return the error for a value that does not fit."""
-    try:
-        shown = ascii(value)[:_SHOWN]
-    except (ValueError, RecursionError):
-        # A number of thousands of digits, which Python does not write.
-        shown = f"a very long {type(value).__name__}"
+    shown = shown_value(value)
     details = BadValue(what=what, value=shown, expected=expected)
     return UsageError(f"{what} must be {expected}, not {shown}", details=details, hint=hint)
+
+
+def shown_value(value: object) -> str:
+    """Return the beginning of a value as messages show it, whatever it is."""
+    try:
+        return ascii(value)[:_SHOWN]
+    except (ValueError, RecursionError):
+        # A number of thousands of digits, which Python does not write.
+        return f"a very long {type(value).__name__}"
 
 
 _SIZE = late_pattern(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)

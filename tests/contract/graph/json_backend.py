@@ -7,6 +7,7 @@ import shutil
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.operations import request_from_json, request_to_json
+from omnigraph.operations.checks import check_request
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExportRequest
 from omnigraph.operations.request import NOTHING
@@ -65,6 +66,7 @@ class JsonBackend(LocalBackend):
         self.requests = []
 
     def execute(self, request, attached=NOTHING):
+        check_request(request)
         check_attached(request, attached)
         sent, files = files_of(request)
         text = json.dumps(request_to_json(sent))

@@ -25,7 +25,6 @@ from omnigraph.errors import (
     UsageError,
     error_from_json,
 )
-from omnigraph.operations.checks import check_request
 from omnigraph.operations.reads import ExportRequest
 from omnigraph.operations.request import Request
 from omnigraph.operations.transactions import CallInTransactionRequest
@@ -97,9 +96,8 @@ def files_of(request: Request[Any]) -> tuple[Request[Any], tuple[SentFile, ...]]
 
     Raises:
         FileMissingError, FileAccessError: a source is not there, or cannot be read.
-        UsageError: an argument is of another type or makes no sense, or the format of a source is not known.
+        UsageError: an argument makes no sense, or the format of a source is not known.
     """
-    check_request(request)
     if isinstance(request, CallInTransactionRequest):
         call, files = files_of(request.call)
         return replace(request, call=call), files
