@@ -6,6 +6,7 @@ thread that :func:`~omnigraph.runtime.in_context` carries it into. Outside of a 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,8 @@ class CallContext:
         idempotency_key: the key under which the caller may send the same write again.
         payload_digest: tells two payloads under one key apart.
         deadline_s: when it must have ended, on the monotonic clock.
+        read_deadline_s: when it must have ended to read; what it has read by then may still be published.
+        stops: events that end everything that it reads, each by itself.
         memory_bytes: how much a read, or the match of a mutation, may hold at one time.
         max_rows: how many rows a read may return.
         max_affected: how many entities a write may change.
@@ -33,6 +36,8 @@ class CallContext:
     idempotency_key: str | None = None
     payload_digest: str = ""
     deadline_s: float | None = None
+    read_deadline_s: float | None = None
+    stops: tuple[threading.Event, ...] = ()
     memory_bytes: int | None = None
     max_rows: int | None = None
     max_affected: int | None = None

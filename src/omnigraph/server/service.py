@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -120,6 +122,8 @@ class GraphCall:
         named = path_value(request, "graph_id") if graph_id is None else graph_id
         self.graph: ReadyGraph = self.service.graphs.get(named, tells_blocked=knows_additions(request.headers))
         self.actor: Actor | None = request.scope.get("omnigraph.actor")
+        # Set when the client has gone away.
+        self.gone = threading.Event()
 
     @property
     def backend(self) -> Backend:
@@ -163,12 +167,25 @@ class GraphCall:
     async def execute(self, request: Request[Answer], attached: Attachments = NOTHING) -> Answer:
         """Execute a request in a thread."""
         backend = self.backend
-        return await self.service.run(lambda: backend.execute(request, attached), is_write=request.operation.writes)
+        return await self._run(lambda: backend.execute(request, attached), is_write=request.operation.writes)
 
     async def run(self, work: Callable[[Backend], Answer], *, is_write: bool = False) -> Answer:
         """Do something with the backend in a thread, such as executing a request and encoding what it gives."""
         backend = self.backend
-        return await self.service.run(lambda: work(backend), is_write=is_write)
+        return await self._run(lambda: work(backend), is_write=is_write)
+
+    async def _run(self, work: Callable[[], Answer], *, is_write: bool) -> Answer:
+        """Run an operation in a thread; what it reads ends when the client goes away, what it publishes does not."""
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            return await self.service.run(work, is_write=is_write)
+        finally:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()
 
 
 # What a request may ask for, by its header.
@@ -211,6 +228,7 @@ def served_request(call: GraphCall) -> ServedRequest:
         payload_digest=payload,
         body_bytes=scope.get("omnigraph.body_bytes", 0),
         limits=RequestLimits(**asked),
+        gone=call.gone,
     )
 
 

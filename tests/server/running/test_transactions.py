@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.runtime import ManualClock, Runtime
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.control.control import Control
-from omnigraph.server.control.settings import ControlSettings
+from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.control.transactions import OpenTransactions
 from omnigraph.server.main import open_service
 from omnigraph.server.service import Service
@@ -48,7 +48,8 @@ class Asking:
 
 def open_server(place: Path, clock: ManualClock) -> Service:
     settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
-    return open_service(settings, Runtime.system(), Control(ControlSettings(), clock))
+    # The clock of the test is not that of the engine, so that no deadline can go from one to the other.
+    return open_service(settings, Runtime.system(), Control(ControlSettings(limits=RequestLimits()), clock))
 
 
 @pytest.mark.anyio

@@ -36,11 +36,12 @@ class Limits:
         # The request that the read belongs to may allow less than the read asks for.
         call = current_call()
         self._what = what
-        self._cancel = options.cancel
+        self._stops = call.stops if options.cancel is None else (*call.stops, options.cancel)
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        left_ms = None if call.deadline_s is None else max(0, int((call.deadline_s - self._started_s) * 1000))
-        self._timeout_ms = smallest(options.timeout_ms, left_ms)
+        deadlines = (one for one in (call.deadline_s, call.read_deadline_s) if one is not None)
+        left = (max(0, int((one - self._started_s) * 1000)) for one in deadlines)
+        self._timeout_ms = smallest(options.timeout_ms, *left)
         self._max_rows = smallest(options.max_rows, call.max_rows)
         self._memory_bytes = smallest(options.most_memory_bytes, call.memory_bytes) or 0
         self._held_bytes = 0
@@ -54,7 +55,7 @@ class Limits:
         Raises:
             QueryCancelledError, QueryTimeoutError, QueryMemoryError: which of them it is.
         """
-        if self._cancel is not None and self._cancel.is_set():
+        if any(stop.is_set() for stop in self._stops):
             details = BadValue(what=self._what, value="cancelled", expected="running")
             raise QueryCancelledError(f"the {self._what} was cancelled", details=details)
         if self._timeout_ms is not None:

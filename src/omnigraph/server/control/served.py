@@ -5,14 +5,18 @@ Behind the policy and before the engine: the limits of the request, admission, w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import field, fields, replace
+from typing import Any, cast
 
 import msgspec
 
 from omnigraph.engine.accepted import catalog_of
+from omnigraph.engine.export.options import ExportSettings
+from omnigraph.engine.load.options import LoadSettings
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import BadValue, SchemaManagedError
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.history import (
@@ -30,7 +34,7 @@ from omnigraph.operations.transactions import (
 )
 from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
 from omnigraph.records import record
-from omnigraph.runtime import CallContext, calling, counting, current_call
+from omnigraph.runtime import CallContext, calling, counting, current_call, smallest
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import RequestLimits
 from omnigraph.txn.manifest.rows import AcceptedSchema
@@ -53,6 +57,7 @@ class ServedRequest:
         payload_digest: tells two payloads under one key apart.
         body_bytes: how large it is.
         limits: what it asks for.
+        gone: set when its client has gone away, so that nothing is read for it any more.
     """
 
     graph_id: str
@@ -62,6 +67,7 @@ class ServedRequest:
     payload_digest: str = ""
     body_bytes: int = 0
     limits: RequestLimits
+    gone: threading.Event = field(default_factory=threading.Event)
 
 
 class ServedBackend(BackendWrapper):
@@ -83,7 +89,8 @@ class ServedBackend(BackendWrapper):
             OmnigraphError: whatever the operation raises.
         """
         declared, served = request.operation, self._served
-        call = self._call(is_write=declared.writes)
+        request = within_budgets(request)
+        call = self._call(attached, is_write=declared.writes)
         metrics = self._control.metrics
         with (
             calling(call),
@@ -102,8 +109,7 @@ class ServedBackend(BackendWrapper):
                         is_remembered=declared.name not in _IN_HISTORY,
                     )
             else:
-                stoppable = attached if attached.cancel else replace(attached, cancel=self._control.stopping)
-                response = self._inner.execute(request, stoppable)
+                response = self._inner.execute(request, attached)
             timed.told(response)
         if isinstance(response, BegunTransaction) and isinstance(request, BeginTransactionRequest):
             self._control.transactions.begun(response.transaction, self._inner, served.actor)
@@ -121,18 +127,23 @@ class ServedBackend(BackendWrapper):
         if isinstance(request, CommitTransactionRequest | RollbackTransactionRequest):
             self._control.transactions.ended(name)
 
-    def _call(self, *, is_write: bool) -> CallContext:
+    def _call(self, attached: Attachments, *, is_write: bool) -> CallContext:
         served, asked = self._served, self._served.limits
         limits = asked.within(self._control.settings.limits)
         # A write has a deadline only if its caller wants one: it is not a query that runs away.
+        # What it reads on the way has one as every read.
         time_ms = asked.query_ms if is_write else limits.query_ms
         now_s = self._control.clock.monotonic_s()
+        stops = (served.gone, self._control.stopping)
         return CallContext(
             request_id=served.request_id,
             idempotency_key=served.idempotency_key if is_write else None,
             payload_digest=served.payload_digest,
             deadline_s=None if time_ms is None else now_s + time_ms / 1000,
-            memory_bytes=limits.memory_bytes,
+            read_deadline_s=None if limits.query_ms is None else now_s + limits.query_ms / 1000,
+            stops=stops if attached.cancel is None else (*stops, attached.cancel),
+            # Without a limit of the operator's, a request still gets no more than the engine gives by itself.
+            memory_bytes=smallest(limits.memory_bytes, QueryOptions().most_memory_bytes),
             max_rows=limits.rows,
             max_affected=limits.affected,
         )
@@ -180,6 +191,23 @@ class GuardedSchema(BackendWrapper):
             "server-side schema apply is disabled for cluster-backed serving; change the cluster and apply it",
             details=BadValue(what="schema", value=self._graph_id, expected="a change of the cluster"),
         )
+
+
+def within_budgets(request: Request[Any]) -> Request[Any]:
+    """Return a request that takes no more of the machine than one that leaves its settings out."""
+    changed: dict[str, Any] = {}
+    for one in fields(cast("Any", request)):
+        given = getattr(request, one.name)
+        if isinstance(given, Request):
+            changed[one.name] = within_budgets(given)
+        elif isinstance(given, LoadSettings | ExportSettings):
+            most = type(given)()
+            numbers = {
+                part.name: getattr(most, part.name) for part in fields(most) if type(getattr(most, part.name)) is int
+            }
+            capped = {name: min(getattr(given, name), limit) for name, limit in numbers.items()}
+            changed[one.name] = replace(given, **capped)
+    return cast("Request[Any]", replace(cast("Any", request), **changed)) if changed else request
 
 
 def estimate(request: Request[Any], body_bytes: int) -> int:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatchError, IdempotencyKeyError, OmnigraphError, RepeatedRequest
 from omnigraph.records import record
-from omnigraph.runtime import Clock, counting
+from omnigraph.runtime import Clock, calling, counting
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, as_id_array, id_array
 from omnigraph.txn.manifest.file import LoadedManifest
@@ -452,7 +452,10 @@ def _accept(
     except ExpectedVersionMismatchError:
         if before_rerun is not None:
             before_rerun()
-        if not txn.run_again(snapshot):
+        with calling(txn.call):
+            # This thread may publish for a request of its own: every write is decided within the limits of its request.
+            is_decided = txn.run_again(snapshot)
+        if not is_decided:
             raise
     if before and txn.expected_head is not None and member.offer is not None:
         # Left to its owner, who is told what the head is by then.
@@ -472,7 +475,7 @@ def _accept(
         else:
             merged[table_key] = change
     view = CommitView(snapshot, merged, before)
-    with counting(txn.counters):
+    with counting(txn.counters), calling(txn.call):
         for check in txn.checks:
             check(view)
     return merged

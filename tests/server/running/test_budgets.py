@@ -1,0 +1,211 @@
+"""The limits of the operator hold on every way to run anything, and nothing is read for a client that has gone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+import omnigraph
+from omnigraph.engine.export.options import ExportSettings
+from omnigraph.engine.load.options import LoadSettings
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryTimeoutError
+from omnigraph.ir.stored_queries import QuerySource, StoredQueries
+from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
+from omnigraph.operations.proposals import CheckProposalRequest, MergeProposalRequest
+from omnigraph.operations.reads import ExplainRequest, ExportRequest, QueryRequest
+from omnigraph.operations.registry import RegistryBackend
+from omnigraph.operations.request import Request
+from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest
+from omnigraph.operations.transactions import BeginTransactionRequest, CallInTransactionRequest
+from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateRequest
+from omnigraph.runtime import CallContext, Runtime, calling, current_call
+from omnigraph.server.app import create_app
+from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.control.control import Control
+from omnigraph.server.control.served import ServedBackend, ServedRequest, within_budgets
+from omnigraph.server.control.settings import ControlSettings, RequestLimits
+from omnigraph.server.graphs import Graphs
+from omnigraph.server.main import open_service
+from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.values import MAIN, BranchName
+from tests.server.inside import Watched
+from tests.server.process import WAIT_S
+from tests.session_graph import RELAXED
+
+SCHEMA = "node Person { name: String @key  rank: F64? }"
+READ = "query names() { match { $p: Person } return { $p.name } }"
+MATCH = "query up() { match { $p: Person } update $p set { rank: 2.0 } }"
+QUERIES = StoredQueries.parse([QuerySource(name="q.gq", text=f"{READ}\n{MATCH}")])
+# More than the caller is given, of everything that a request can ask for.
+GREEDY = QueryOptions(timeout_ms=10**9, memory_bytes=10**15, max_rows=10**9)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Iterator[Any]:
+    with omnigraph.init(tmp_path_factory.mktemp("budgets") / "g", SCHEMA, settings=RELAXED) as made:
+        made.mutate('query q() { insert Person { name: "ann" } }')
+        draft = made.create_branch("draft")
+        draft.mutate('query q() { insert Person { name: "bo" } }')
+        made.proposals.open("draft", title="t", checks=[READ], actor="mira")
+        yield made
+
+
+def head(graph: Any) -> str:
+    return str(next(iter(graph.log())).id)
+
+
+def in_transaction(call: Request[Any]) -> Callable[[Any], Request[Any]]:
+    def make(graph: Any) -> Request[Any]:
+        begun = graph.backend.execute(BeginTransactionRequest())
+        return CallInTransactionRequest(transaction=begun.transaction, call=call)
+
+    return make
+
+
+WAYS: dict[str, Callable[[Any], Request[Any]]] = {
+    "query": lambda graph: QueryRequest(text=READ, options=GREEDY),
+    "explain": lambda graph: ExplainRequest(text=READ, run=True, options=GREEDY),
+    "invoke_read": lambda graph: InvokeReadRequest(name="names", options=GREEDY),
+    "invoke_mutation": lambda graph: InvokeMutationRequest(name="up"),
+    "mutate": lambda graph: MutateRequest(text=MATCH),
+    "mutate_batch": lambda graph: MutateBatchRequest(text=MATCH, rows=[{}]),
+    "run_algorithm": lambda graph: RunAlgorithmRequest(algorithm="pagerank", options=GREEDY),
+    "write_algorithm": lambda graph: WriteAlgorithmRequest(algorithm="pagerank", write="rank", options=GREEDY),
+    "query in a transaction": in_transaction(QueryRequest(text=READ, options=GREEDY)),
+    "mutate in a transaction": in_transaction(MutateRequest(text=MATCH)),
+    "check_proposal": lambda graph: CheckProposalRequest(number=1),
+    "merge_proposal": lambda graph: MergeProposalRequest(number=1, actor="jon"),
+}
+EVERY_WAY = pytest.mark.parametrize("way", WAYS)
+
+
+def served(graph: Any, limits: RequestLimits, gone: threading.Event | None = None) -> ServedBackend:
+    runtime = Runtime.system()
+    control = Control(ControlSettings(limits=limits), runtime.clock)
+    request = ServedRequest(graph_id="g", actor=None, request_id="r", limits=RequestLimits())
+    inner = RegistryBackend(graph.backend, QUERIES)
+    return ServedBackend(inner, control, request if gone is None else replace(request, gone=gone))
+
+
+@EVERY_WAY
+def test_the_longest_read_holds_on_every_way_to_read(graph, way):
+    before = head(graph)
+    with pytest.raises(QueryTimeoutError, match="longer than the limit of 0 ms"):
+        served(graph, RequestLimits(query_ms=0)).execute(WAYS[way](graph))
+    assert head(graph) == before
+
+
+@EVERY_WAY
+def test_nothing_is_read_for_a_client_that_has_gone(graph, way):
+    gone = threading.Event()
+    gone.set()
+    before = head(graph)
+    with pytest.raises(QueryCancelledError):
+        served(graph, RequestLimits(), gone).execute(WAYS[way](graph))
+    assert head(graph) == before
+
+
+@EVERY_WAY
+def test_nothing_is_read_any_more_when_the_time_to_drain_is_over(graph, way):
+    backend = served(graph, RequestLimits())
+    backend._control.stopping.set()
+    with pytest.raises(QueryCancelledError):
+        backend.execute(WAYS[way](graph))
+
+
+def test_without_a_limit_of_the_operator_a_caller_gets_no_more_memory_than_without_options(graph, monkeypatch):
+    monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY", "1")
+    for way in ("query", "query in a transaction"):
+        with pytest.raises(QueryMemoryError):
+            served(graph, RequestLimits()).execute(WAYS[way](graph))
+
+
+@pytest.mark.parametrize("kind", [LoadSettings, ExportSettings])
+def test_settings_of_a_request_take_no_more_of_the_machine_than_the_defaults(kind):
+    least, threads = kind(), {"threads": 1024}
+    greedy = kind(**{one.name: 1 << 50 for one in fields(kind) if one.type == "int"} | threads)
+    make = partial(LoadRequest, sources=()) if kind is LoadSettings else partial(ExportRequest, to="x")
+    assert within_budgets(make(settings=greedy)).settings == least
+    assert within_budgets(make(settings=replace(greedy, threads=1))).settings == replace(least, threads=1)
+    nested = CallInTransactionRequest(transaction="t", call=make(settings=greedy))
+    assert within_budgets(nested).call.settings == least
+    assert within_budgets(make()).settings is None
+
+
+def test_a_write_is_decided_within_the_limits_of_its_own_request_whichever_thread_publishes_it(graph):
+    mine, other, seen = CallContext(request_id="mine"), CallContext(request_id="other"), []
+    writer = graph.backend.engine.store.branch_writer(BranchName(MAIN))
+    with calling(mine):
+        txn = writer.begin(WriteKind.INSERT)
+    txn.is_recorded = True
+    txn.add_check(lambda view: seen.append(current_call()))
+    with calling(other):
+        writer.commit(txn)
+    assert seen == [mine]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("query", {"query": READ}),
+        ("mutate", {"query": MATCH}),
+        ("explain", {"query": READ, "analyze": True}),
+        ("operations/query", {"operation": "query", "text": READ}),
+        ("operations/mutate", {"operation": "mutate", "text": MATCH}),
+    ],
+)
+async def test_a_route_learns_that_its_client_has_gone(tmp_path: Path, path, body):
+    """The request is held before the engine sees it, until the route has passed on that nobody waits for it."""
+    omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED).close()
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(tmp_path / "g")),), unauthenticated=True)
+    service = open_service(settings, Runtime.system())
+    came, ended = threading.Event(), []
+
+    def hold(request: Any) -> None:
+        came.set()
+        stops = current_call().stops
+        heard = any(stop.wait(WAIT_S / len(stops)) for stop in reversed(stops))
+        ended.append((request.operation.name, heard))
+
+    ready = service.graphs.ready["g"]
+    service.graphs = Graphs({"g": replace(ready, backend=Watched(ready.backend, hold))}, {})
+    messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await anyio.to_thread.run_sync(came.wait)
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        del message
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": f"/graphs/g/{path}",
+        "raw_path": f"/graphs/g/{path}".encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"omnigraph-wire", b"1"), (b"host", b"here")],
+        "scheme": "http",
+        "server": ("here", 80),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+    }
+    try:
+        await create_app(service)(scope, receive, send)
+        assert ended == [(path.rpartition("/")[2], True)]
+    finally:
+        service.close()
