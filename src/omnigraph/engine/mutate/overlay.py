@@ -109,7 +109,6 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         self._runtime = runtime
         self._folder: ScratchFolder | None = None
         self._known: dict[str, _Copy] = {}
-        self._made = 0
 
     def __enter__(self) -> Self:
         return self
@@ -145,8 +144,8 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         if known is not None:
             shutil.rmtree(self._folder.path / known.name, ignore_errors=True)
         datasets = DatasetStore(Storage.open(self._folder.path), self._runtime)
-        parts, name = iter(staging.readable_parts(owner)), f"copy{self._made}"
-        self._made += 1
+        # Whatever is kept of a table is kept by its name, so no two copies may ever have the same one.
+        parts, name = iter(staging.readable_parts(owner)), f"copy-{self._runtime.ids.ulid()}"
         first = next(parts)
         made = datasets.create(name, first.schema, chain([first], parts), {})
         table = TableStore(datasets, datasets.control).open(made.pin)

@@ -157,3 +157,24 @@ def test_somebody_who_is_missing_is_one_row(graph):
     rows = [row["name"] for row in graph.query(text).rows()]
     assert rows.count(None) == 1
     assert len(rows) == len(set(rows)) == 1 + len({other for _, other in KNOWS})
+
+
+def test_a_read_of_what_is_pending_shares_nothing_with_other_transactions(tmp_path, stored):
+    everyone = (
+        "query q() { match { $p: Person  $p knows{1,2} $f  $f.name != $p.name }"
+        " return { $p.name as one, $f.name as other } }"
+    )
+    near = {(one, other) for one, other in KNOWS} | {(a, d) for a, b in KNOWS for c, d in KNOWS if b == c}
+    pairs = sorted((f"p{one}", f"p{other}") for one, other in near if one != other)
+    with omnigraph.init(tmp_path / "g", SCHEMA) as graph:
+        graph.load({**ROWS, "Person": [{"name": "a loner"}, *ROWS["Person"]]})
+        for text in (
+            'query q() { insert Person { name: "new" } }',
+            # From here on rows of the copy have other row ids than those of the transaction before.
+            'query q() { delete Person where name = "a loner" }',
+        ):
+            with graph.transaction() as transaction:
+                transaction.mutate(text)
+                assert sorted((row["one"], row["other"]) for row in transaction.query(everyone).rows()) == pairs
+                transaction.rollback()
+    assert list((tmp_path / "g").rglob("adjacency*")) == []
