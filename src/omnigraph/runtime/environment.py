@@ -115,6 +115,7 @@ class SeededRandomness:
         return self._source.random()
 
 
+CHECKS_VARIABLE = "OMNIGRAPH_CHECK_MEMORY"
 # Inside one millisecond ids go up by a random stride, not by one: a forked child inherits the last id and would
 # otherwise hand out the very ids that its parent does.
 _STRIDE_BITS = 40
@@ -159,12 +160,21 @@ class IdSource:
 
 @record(slots=False)
 class Runtime:
-    """Clock, randomness, ids, failpoints and the tally of one engine."""
+    """Clock, randomness, ids, failpoints and the tally of one engine.
+
+    Args:
+        clock: time.
+        randomness: bits for ids and fractions for jitter.
+        failpoints: the places where it fails on purpose.
+        tally: figures of what has happened.
+        checks_memory: compare what is held in memory of a version with its tables as soon as it is made; for tests.
+    """
 
     clock: Clock
     randomness: Randomness
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(FAILPOINTS))
     tally: Tally = field(default_factory=Tally)
+    checks_memory: bool = False
     ids: IdSource = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,11 +182,13 @@ class Runtime:
 
     @classmethod
     def system(cls, environment: Mapping[str, str] | None = None) -> Runtime:
-        """Return the real world; failpoints as the environment asks for them."""
+        """Return the real world; failpoints and checks as the environment asks for them."""
+        variables = os.environ if environment is None else environment
         return cls(
             clock=SystemClock(),
             randomness=SystemRandomness(),
-            failpoints=Failpoints.from_environment(FAILPOINTS, os.environ if environment is None else environment),
+            failpoints=Failpoints.from_environment(FAILPOINTS, variables),
+            checks_memory=variables.get(CHECKS_VARIABLE) == "1",
         )
 
     @classmethod

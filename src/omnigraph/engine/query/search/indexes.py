@@ -101,6 +101,10 @@ class TextIndexes:
             found = self._find(key)
             if found is None:
                 found, origin, analysed_rows = self._make(image, prop, check)
+                if image.table.datasets.runtime.checks_memory:
+                    from omnigraph.engine.query.checking import check_texts  # noqa: PLC0415 - debug runs alone
+
+                    check_texts(found, image.table.read([prop]).column(prop))
                 self._put(key, found, origin, analysed_rows)
             return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +72,12 @@ class AddedSegment:
         #: Whether no end is missing; one that is may come later.
         self.is_whole = bool((found.sources != NO_ROW).all() and (found.targets != NO_ROW).all())
         self._runs: dict[Side, AddedRun] = {}
+
+    def copied(self) -> AddedSegment:
+        """Return the same; what is made of it does not become part of this one."""
+        other = copy(self)
+        other.__dict__["_runs"] = dict(self._runs)
+        return other
 
     @property
     def nbytes(self) -> int:

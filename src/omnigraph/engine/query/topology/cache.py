@@ -100,7 +100,7 @@ class TopologyCache:
 
     def image(self, table: Table) -> TableImage:
         """Return the image of a table; reads no column, and of storage only deletion files that are not known yet."""
-        return self._counted(_image_key(table), lambda: TableImage(table, self._pool.segments_of(table), self._shelf))
+        return self._counted(_image_key(table), lambda: self._make_image(table))
 
     def known_adjacency(self, edges: Table, sources: Table, targets: Table, direction: Direction) -> Adjacency | None:
         """Return an adjacency if it is in memory."""
@@ -152,7 +152,7 @@ class TopologyCache:
             base = self._base_of(edges, sources, targets, _side(direction))
             if base is None:
                 base = self._build(edges, sources, targets, _side(direction), check)
-                return LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check)
+                return self._make_layers(base, edges, sources, targets, check, None)
             return self._over(base, edges, sources, targets, check)
 
         return self._shelf.get_or_make(_layers_key(edges, sources, targets), make)
@@ -160,7 +160,7 @@ class TopologyCache:
     def _over(self, base: EdgeBase, edges: Table, sources: Table, targets: Table, check: Check) -> LayeredEdges:
         line = _line(edges, sources, targets)
         before = self._latest.get(line)
-        found = LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check, before)
+        found = self._make_layers(base, edges, sources, targets, check, before)
         with self._lock:
             self._extensions += 1
             self._latest[line] = found
@@ -170,10 +170,36 @@ class TopologyCache:
         base = EdgeBase.of(find_ends(*self._images(edges, sources, targets), check), side)
         with self._lock:
             self._builds += 1
-        if edges.row_count >= LEAST_EDGES:
+        # The nodes may be a copy with what is pending, which no other process has.
+        is_stored = edges.datasets is sources.datasets and edges.datasets is targets.datasets
+        if is_stored and edges.row_count >= LEAST_EDGES:
             base.save(edges.datasets.projections, side)
         key: Key[EdgeBase] = Key(_BASE, (edges.pin, sources.pin, targets.pin))
         return self._shelf.get_or_make(key, lambda: base)
+
+    def _make_layers(
+        self,
+        base: EdgeBase,
+        edges: Table,
+        sources: Table,
+        targets: Table,
+        check: Check,
+        before: LayeredEdges | None,
+    ) -> LayeredEdges:
+        made = LayeredEdges(base, *self._images(edges, sources, targets), self._resolved, check, before)
+        if edges.datasets.runtime.checks_memory:
+            from omnigraph.engine.query.checking import check_layers  # noqa: PLC0415 - debug runs alone
+
+            check_layers(made)
+        return made
+
+    def _make_image(self, table: Table) -> TableImage:
+        made = TableImage(table, self._pool.segments_of(table), self._shelf)
+        if table.datasets.runtime.checks_memory:
+            from omnigraph.engine.query.checking import check_image  # noqa: PLC0415 - debug runs alone
+
+            check_image(made)
+        return made
 
     def _images(self, edges: Table, sources: Table, targets: Table) -> tuple[TableImage, TableImage, TableImage]:
         return self.image(edges), self.image(sources), self.image(targets)

@@ -241,8 +241,13 @@ class TableImage:
                 chunks[index] = self.segments[index].keep(name, SegmentChunk.of(rows.column(name)))
         held = [chunk for chunk in chunks.values() if chunk is not None]
         arrays = [array for chunk in held for array in chunk.arrays]
+        values = _chunked(arrays, self.table.schema.field(name).type)
+        if self.table.datasets.runtime.checks_memory:
+            from omnigraph.engine.query.checking import check_column  # noqa: PLC0415 - debug runs alone
+
+            check_column(self, name, values)
         return LoadedColumn(
-            values=_chunked(arrays, self.table.schema.field(name).type),
+            values=values,
             chunks={(segment.key, name): chunk for segment, chunk in zip(self.segments, held, strict=True)},
         )
 
