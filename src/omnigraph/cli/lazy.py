@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -166,8 +167,27 @@ class LazyGroup(HelpfulGroup):
                     formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in listed])
 
 
+_PYTHON_TYPE = re.compile(r" <(?:list\[)?(?:str|int|float|bool|path|file|directory)(?: range)?\]?>")
+
+
 class GraphCommand(TyperCommand):
     """A command whose first argument is the graph, unless something else names it."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line, optional ones in brackets."""
+        pieces = [str(self.options_metavar)]
+        for argument in (one for one in self.get_params(ctx) if one.param_type_name == "argument"):
+            name = str(argument.metavar or argument.name).upper()
+            pieces.append(name if argument.required or name.startswith("[") else f"[{name}]")
+        return pieces
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of arguments and options without the names that Python has for their types."""
+        write = formatter.write_dl
+        formatter.write_dl = lambda rows, *given, **named: write(
+            [(_PYTHON_TYPE.sub("", name), text) for name, text in rows], *given, **named
+        )
+        super().format_options(ctx, formatter)
 
     def make_parser(self, ctx: Any) -> Any:
         """Return the parser of the arguments, which knows which of them is the graph."""

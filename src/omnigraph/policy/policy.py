@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
@@ -117,6 +120,19 @@ class NoBundle:
         return Decision(allowed=False, message=f"{_denied(question)} {who}")
 
 
+_logged: ContextVar[set[Hashable] | None] = ContextVar("omnigraph_logged_decisions", default=None)
+
+
+@contextmanager
+def log_decisions_once() -> Iterator[None]:
+    """Log a decision of the block once, however often the same is decided: a stream asks for each of its pages."""
+    token = _logged.set(set())
+    try:
+        yield
+    finally:
+        _logged.reset(token)
+
+
 def check_allowed(policy: Policy, actor: Actor | None, question: Question) -> Decision:
     """Return the decision if it allows what an actor asks for. Every decision is logged.
 
@@ -135,7 +151,12 @@ def check_allowed(policy: Policy, actor: Actor | None, question: Question) -> De
         "allowed": decision.allowed,
         "matched_rule_id": decision.matched_rule_id,
     }
-    _log.info("policy decision: %s", facts, extra={"policy_decision": facts})
+    logged, key = _logged.get(), tuple(facts.values())
+    if logged is None or key not in logged:
+        fields = {"graph": facts["resource"], "rule": facts["matched_rule_id"]}
+        _log.info("policy decision", extra={"policy_decision": facts, **facts, **fields})
+    if logged is not None:
+        logged.add(key)
     if decision.allowed:
         return decision
     denial = PolicyDenial(

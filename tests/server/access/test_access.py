@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph
 from tests.e2e.process import omnigraph as run_omnigraph
 from tests.server.process import RunningServer, run_server
 
@@ -92,8 +93,8 @@ def test_health_needs_no_token_and_unknown_paths_do(guarded: RunningServer):
 def test_every_decision_is_in_the_log_and_no_token_is(guarded: RunningServer):
     ask(guarded, "mutate", TOUCH, "token-jon")
     log = guarded.log.read_text(encoding="utf-8")
-    assert "policy decision" in log
-    assert "'actor': 'act-jon', 'action': 'change', 'branch': 'main'" in log
+    told = {"message": "policy decision", "actor": "act-jon", "action": "change", "branch": "main", "allowed": False}
+    assert any(told.items() <= json.loads(line).items() for line in log.splitlines() if line.startswith("{"))
     assert "token-" not in log
 
 
@@ -131,3 +132,21 @@ def test_a_server_with_unclear_access_does_not_start(served_people, tmp_path, op
     assert done.code != 0
     assert done.out == ""
     assert message in done.err
+
+
+def test_a_stream_logs_a_decision_once_and_not_for_every_page(tmp_path: Path):
+    omnigraph.init(tmp_path / "people", "node Person { name: String @key }").close()
+    (tmp_path / "policy.yaml").write_text(BUNDLE, encoding="utf-8")
+    options, tokens = ("--policy", str(tmp_path / "policy.yaml")), json.dumps(TOKENS)
+    with serving(tmp_path / "people", tmp_path, *options, OMNIGRAPH_SERVER_BEARER_TOKENS_JSON=tokens) as running:
+        with running.client("token-jon") as client, client.stream("GET", "/graphs/people/changes/stream") as answer:
+            lines = answer.iter_lines()
+            for number in range(5):
+                add = f'query add() {{ insert Person {{ name: "p{number}" }} }}'
+                assert ask(running, "mutate", add, "token-mira")[0] == 200
+                # Each write is an event, so that the stream has asked for as many pages.
+                while "changes" not in next(line for line in lines if line.startswith("event:")):
+                    pass
+        told = [json.loads(line) for line in running.log.read_text(encoding="utf-8").splitlines() if line[:1] == "{"]
+    decided = [one for one in told if one["message"] == "policy decision" and one["actor"] == "act-jon"]
+    assert [one["action"] for one in decided] == ["read", "read"]

@@ -18,7 +18,7 @@ from omnigraph.policy.bundle import (
     Scope,
 )
 from omnigraph.policy.own import is_own, own_branches
-from omnigraph.policy.policy import BundlePolicy, NoBundle, check_allowed
+from omnigraph.policy.policy import BundlePolicy, NoBundle, check_allowed, log_decisions_once
 from omnigraph.values import BranchName
 
 MIRA, JON, EVE = Actor(name="act-mira"), Actor(name="act-jon"), Actor(name="act-eve")
@@ -202,3 +202,11 @@ def test_every_decision_is_logged(caplog: pytest.LogCaptureFixture):
     change = {"action": "change", "branch": None, "target_branch": "x", "allowed": False, "matched_rule_id": None}
     assert facts == [common | read, common | read, common | change]
     assert caught.value.details.target_branch == "x"
+
+
+def test_a_decision_that_is_made_again_and_again_can_be_logged_once(caplog: pytest.LogCaptureFixture):
+    policy = policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
+    with caplog.at_level(logging.INFO, logger="omnigraph.policy"), log_decisions_once():
+        for branch in ("main", "main", "other", "main"):
+            check_allowed(policy, MIRA, Question(action=Action.READ, branch=branch))
+    assert [record.policy_decision["branch"] for record in caplog.records] == ["main", "other"]

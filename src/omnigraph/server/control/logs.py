@@ -14,8 +14,21 @@ from typing import Any, TextIO
 from omnigraph.runtime import current_call
 from omnigraph.values.temporal import format_datetime
 
+_DECISION = ("action", "target_branch", "allowed", "rule")
 # What a line may say besides its text.
-FIELDS = ("request_id", "graph", "actor", "method", "route", "status", "ms", "operation", "branch", "commit")
+FIELDS = (
+    "request_id",
+    "graph",
+    "actor",
+    "method",
+    "route",
+    "status",
+    "ms",
+    "operation",
+    "branch",
+    "commit",
+    *_DECISION,
+)
 LEVEL_VARIABLE = "OMNIGRAPH_LOG"
 FORMAT_VARIABLE = "OMNIGRAPH_LOG_FORMAT"
 

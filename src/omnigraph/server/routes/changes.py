@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.operations.history import FeedRequest, PollChangesRequest
+from omnigraph.policy.policy import log_decisions_once
 from omnigraph.server.errors import error_body, status_of
 from omnigraph.server.models import block_document, feed_document
 from omnigraph.server.routes.commits import FILTERS, change_filter, page_limits
@@ -119,14 +120,15 @@ class _Events:
     async def _fill(self) -> None:
         """Ask for further changes until something ends it; the last event says where to go on."""
         try:
-            while not self._call.service.is_draining:
-                batch = await self._call.execute(self._asked)
-                if batch.blocks:
-                    await self.put(batch)
-                self._asked = replace(self._asked, start=batch.token)
-                if batch.is_caught_up:
-                    await asyncio.sleep(_INTERVAL_S)
-                self._check_reader()
+            with log_decisions_once():
+                while not self._call.service.is_draining:
+                    batch = await self._call.execute(self._asked)
+                    if batch.blocks:
+                        await self.put(batch)
+                    self._asked = replace(self._asked, start=batch.token)
+                    if batch.is_caught_up:
+                        await asyncio.sleep(_INTERVAL_S)
+                    self._check_reader()
             self._close({"error": "the server is shutting down", "resumable": True})
         except TimeoutError:
             _log.info("a stream of changes ended: its client takes events too slowly", extra=self._told)
