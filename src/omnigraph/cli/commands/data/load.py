@@ -76,6 +76,12 @@ class LoadBar:
 
     def show(self, state: LoadProgress) -> None:
         """Draw what a load tells."""
+        if state.phase != self.state.phase:
+            # A bar that is full says that the load is done, and stops its clock.
+            started = self.bar.tasks[-1].start_time
+            self.bar.remove_task(self.task)
+            self.task = self.bar.add_task("", total=None, rows=0)
+            self.bar.tasks[-1].start_time = started
         self.state = state
         self.bar.update(self.task, description=_PHASES[state.phase], rows=f"{state.rows:,}")
         if state.phase == "read":
@@ -97,10 +103,21 @@ def open_bar(*, is_wanted: bool) -> Iterator[LoadBar | None]:
     from rich import console  # noqa: PLC0415 - see above
     from rich import progress as drawing  # noqa: PLC0415 - see above
 
+    class WhenKnown(drawing.ProgressColumn):
+        """A column that is empty as long as there is no total."""
+
+        def __init__(self, column: drawing.ProgressColumn) -> None:
+            super().__init__()
+            self._column = column
+
+        def render(self, task: drawing.Task) -> Any:
+            return "" if task.total is None else self._column.render(task)
+
     columns = (
+        drawing.SpinnerColumn(),
         drawing.TextColumn("{task.description}"),
-        drawing.BarColumn(),
-        drawing.DownloadColumn(binary_units=True),
+        WhenKnown(drawing.BarColumn()),
+        WhenKnown(drawing.DownloadColumn(binary_units=True)),
         drawing.TextColumn("{task.fields[rows]} rows"),
         drawing.TimeElapsedColumn(),
     )
