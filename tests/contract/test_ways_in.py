@@ -22,7 +22,8 @@ from omnigraph.client._async.backend import AsyncRemoteBackend
 from omnigraph.client._sync.backend import RemoteBackend
 from omnigraph.mcp.local import LocalHost
 from omnigraph.mcp.server import agent_server
-from omnigraph.operations import all_operations, request_from_json
+from omnigraph.operations import all_operations
+from omnigraph.operations.json_form import request_from_json
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.transactions import BeginTransactionRequest, CallInTransactionRequest
 from omnigraph.operations.writes import LoadRequest

@@ -38,12 +38,11 @@ from omnigraph.operations import (
     maintenance,
     proposals,
     reads,
-    request_from_json,
-    request_to_json,
     stored,
     transactions,
     writes,
 )
+from omnigraph.operations.json_form import request_from_json, request_to_json
 from omnigraph.operations.registry import RegistryBackend
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.wire import (

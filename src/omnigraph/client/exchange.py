@@ -25,10 +25,9 @@ from omnigraph.errors import (
     ServerTimeoutError,
     ServerUnreachableError,
 )
-from omnigraph.operations import request_to_json
-from omnigraph.operations.checks import check_request
+from omnigraph.operations.json_form import request_to_json
 from omnigraph.operations.reads import ExportRequest
-from omnigraph.operations.request import Attachments, Request
+from omnigraph.operations.request import Attachments, Request, check_request
 from omnigraph.operations.wire import (
     MEDIA_TYPE,
     WIRE_VERSION,

@@ -1,7 +1,5 @@
 """Everything that can be asked of a graph, as data: one record in, one record out, executed by a backend."""
 
-from omnigraph.operations.json_form import request_from_json as request_from_json
-from omnigraph.operations.json_form import request_to_json as request_to_json
 from omnigraph.operations.request import Attachments as Attachments
 from omnigraph.operations.request import Backend as Backend
 from omnigraph.operations.request import Operation as Operation

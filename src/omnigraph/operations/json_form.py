@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from omnigraph.errors import BadValue, OmnigraphError, RemoteUnsupportedError, UsageError
-from omnigraph.operations.checks import check_request
-from omnigraph.operations.request import Request, all_operations
+from omnigraph.operations.request import Request, all_operations, check_request
 from omnigraph.values import unfit
 
 # Options that requests carry. They belong to the engine, which is loaded only when one is decoded.

@@ -6,11 +6,10 @@ import json
 import shutil
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.operations import request_from_json, request_to_json
-from omnigraph.operations.checks import check_request
+from omnigraph.operations.json_form import request_from_json, request_to_json
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExportRequest
-from omnigraph.operations.request import NOTHING
+from omnigraph.operations.request import NOTHING, check_request
 from omnigraph.operations.wire import (
     FrameBuffer,
     ResponseReader,

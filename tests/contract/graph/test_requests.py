@@ -10,10 +10,11 @@ import pytest
 import omnigraph
 from omnigraph.engine.load import Dialect, LoadSettings, Source
 from omnigraph.errors import OmnigraphError, RemoteUnsupportedError, UsageError
-from omnigraph.operations import all_operations, request_from_json, request_to_json
-from omnigraph.operations.checks import _checks_of, check_request
+from omnigraph.operations import all_operations
+from omnigraph.operations.json_form import request_from_json, request_to_json
 from omnigraph.operations.local.backend import find_handler
 from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.request import _checks_of, check_request
 from omnigraph.operations.writes import LoadRequest, SentSource
 from omnigraph.policy import Action
 from tests.session_graph import RELAXED

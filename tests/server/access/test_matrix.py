@@ -18,7 +18,8 @@ import httpx2
 import pytest
 
 import omnigraph
-from omnigraph.operations import all_operations, request_to_json
+from omnigraph.operations import all_operations
+from omnigraph.operations.json_form import request_to_json
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.operations.writes import SentSource

@@ -9,7 +9,7 @@ import random
 import pytest
 
 import omnigraph
-from omnigraph.operations import request_from_json
+from omnigraph.operations.json_form import request_from_json
 from tests.hostile_requests import SCHEMA, VALUES, base, is_of_another_type, places
 from tests.server.process import run_server
 from tests.session_graph import RELAXED

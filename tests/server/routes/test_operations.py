@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 import omnigraph
-from omnigraph.operations import request_to_json
+from omnigraph.operations.json_form import request_to_json
 from omnigraph.operations.reads import ExportRequest, QueryRequest
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.server.transport.frames import FramesResponse

@@ -20,7 +20,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import RemoteUnsupportedError, UsageError
-from omnigraph.operations import request_from_json
+from omnigraph.operations.json_form import request_from_json
 from omnigraph.operations.wire import (
     MEDIA_TYPE,
     FrameKind,

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 import omnigraph
-from omnigraph.operations import request_to_json
+from omnigraph.operations.json_form import request_to_json
 from omnigraph.operations.wire import MEDIA_TYPE, FrameKind, encode_frame
 from omnigraph.operations.writes import LoadRequest, SentSource
 from omnigraph.server.control.logs import LogFormatter, Redaction

@@ -15,8 +15,7 @@ from typing import Any, NoReturn, Self, cast
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ForkedProcessError
-from omnigraph.operations.checks import check_request
-from omnigraph.operations.request import NOTHING, Attachments, Request, Response, not_pickled
+from omnigraph.operations.request import NOTHING, Attachments, Request, Response, check_request, not_pickled
 from omnigraph.runtime.commits import telling_commits
 from omnigraph.txn.graph_store import OpenMode
 

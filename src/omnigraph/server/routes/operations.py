@@ -12,7 +12,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from omnigraph.errors import FormatMismatch, InternalError, OmnigraphError, ServerIncompatibleError
-from omnigraph.operations import all_operations, request_from_json
+from omnigraph.operations import all_operations
+from omnigraph.operations.json_form import request_from_json
 from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, UploadFolder, answer_request, from_bytes
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
