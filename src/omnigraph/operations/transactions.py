@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 @record
 class BegunTransaction:
-    """A transaction that was begun: its name, the commit of the state that its calls run on, and who began it."""
+    """A transaction that was begun: its name, the commit of the state that its calls run on, and who began it.
+
+    ``size_bytes`` is how much memory the rows take that its calls have written.
+    """
 
     transaction: str
     branch: str
     commit_id: str
     actor: str | None = None
+    size_bytes: int = 0
 
 
 @operation("begin_transaction", Action.CHANGE, writes=True)

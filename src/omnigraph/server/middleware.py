@@ -106,7 +106,7 @@ class Around:
             return
         scope["path"] = path
         if path not in PUBLIC:
-            scope["omnigraph.actor"] = await self._service.access.identify(_authorization(scope))
+            scope["omnigraph.actor"] = await self._service.authenticate(scope)
         await self._app(scope, receive, send)
 
 
@@ -219,11 +219,6 @@ def _request_id(scope: Scope) -> str | None:
         if name == _REQUEST_ID and 0 < len(value) <= _LONGEST_ID and all(0x20 <= byte < 0x7F for byte in value):
             return str(value.decode())
     return None
-
-
-def _authorization(scope: Scope) -> str | None:
-    found = [value for name, value in scope["headers"] if name == b"authorization"]
-    return found[0].decode("latin-1") if len(found) == 1 else None
 
 
 def _decoded(scope: Scope) -> str | None:

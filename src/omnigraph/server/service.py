@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import anyio
@@ -13,7 +14,10 @@ import anyio.to_thread
 import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.types import Scope
 
+from omnigraph.errors import TokenInvalidError
+from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.registry import RegistryBackend
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.policy import Action, Actor
@@ -72,6 +76,16 @@ class Service:
             self._reads = anyio.CapacityLimiter(threads)
             self._writes = anyio.CapacityLimiter(threads + self.control.settings.admission.all_writes)
         return await anyio.to_thread.run_sync(work, limiter=self._writes if is_write else self._reads)
+
+    async def authenticate(self, scope: Scope) -> Actor | None:
+        """Return who sends a request, by its header and by the identities of this moment.
+
+        Raises:
+            TokenMissingError, TokenInvalidError: callers must say who they are, and this one does not.
+        """
+        found = [value for name, value in scope["headers"] if name == b"authorization"]
+        header = found[0].decode("latin-1") if len(found) == 1 else None
+        return await self.access.identify(header)
 
     @property
     def is_draining(self) -> bool:
@@ -186,6 +200,52 @@ class GraphCall:
         while (await self.request.receive())["type"] != "http.disconnect":
             pass
         self.gone.set()
+
+
+class Standing:
+    """The permission that a stream goes on with: identity and policy are asked again while it lasts.
+
+    Args:
+        call: the request that the stream answers.
+        asked: what is executed for it.
+    """
+
+    EVERY_S = 5.0
+
+    def __init__(self, call: GraphCall, asked: Request[Any]) -> None:
+        self._call = call
+        self._asked = asked
+        self._clock = call.service.control.clock
+        self._since_s = self._clock.monotonic_s()
+
+    async def renew(self) -> None:
+        """Ask whether the sender is still who they were, and may still do this.
+
+        Raises:
+            OmnigraphError: they are not, or may not.
+        """
+        call = self._call
+        actor = await call.service.authenticate(call.request.scope)
+        if (actor and actor.name) != call.actor_name:
+            raise TokenInvalidError("the bearer token stands for another actor now")
+        call.actor = actor
+        backend = call.backend
+        if isinstance(backend, AuthorizedBackend):
+            # Not in a thread for reads: all of these may wait for streams.
+            await anyio.to_thread.run_sync(backend.authorize, self._asked)
+        self._since_s = self._clock.monotonic_s()
+
+    async def renew_if_due(self) -> None:
+        """Ask again if that was not done for some seconds; raises what :meth:`renew` does."""
+        if self._clock.monotonic_s() - self._since_s >= self.EVERY_S:
+            await self.renew()
+
+    async def guard(self, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+        """Yield pieces of an answer for as long as the permission stands."""
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await self.renew_if_due()
+                yield piece
 
 
 # What a request may ask for, by its header.

@@ -115,7 +115,10 @@ def test_a_reader_that_goes_away_ends_a_read_and_not_a_write():
         async def run(work):
             return await anyio.to_thread.run_sync(work)
 
-        response = FramesResponse(produce, run, lambda error: None, must_finish=must_finish, stop=stop)
+        async def renew() -> None:
+            """Let the reader have more."""
+
+        response = FramesResponse(produce, run, lambda error: None, must_finish=must_finish, stop=stop, renew=renew)
         pieces = []
 
         async def receive():

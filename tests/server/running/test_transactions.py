@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.errors import AdmissionError
 from omnigraph.runtime import ManualClock, Runtime
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.control.control import Control
-from omnigraph.server.control.settings import ControlSettings, RequestLimits
+from omnigraph.server.control.settings import ControlSettings, RequestLimits, TransactionLimits
 from omnigraph.server.control.transactions import OpenTransactions
 from omnigraph.server.main import open_service
 from omnigraph.server.service import Service
@@ -46,10 +47,11 @@ class Asking:
         return await self._http.post(f"/graphs/g/operations/{operation}", json=body, headers=WIRE)
 
 
-def open_server(place: Path, clock: ManualClock) -> Service:
+def open_server(place: Path, clock: ManualClock, limits: TransactionLimits | None = None) -> Service:
     settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
+    chosen = ControlSettings(limits=RequestLimits(), transactions=limits or TransactionLimits())
     # The clock of the test is not that of the engine, so that no deadline can go from one to the other.
-    return open_service(settings, Runtime.system(), Control(ControlSettings(limits=RequestLimits()), clock))
+    return open_service(settings, Runtime.system(), Control(chosen, clock))
 
 
 @pytest.mark.anyio
@@ -104,6 +106,78 @@ async def test_a_transaction_that_ended_is_not_kept(place: Path):
         assert ended.json()["error"] == f"there is no open transaction '{name}'"
 
 
+@pytest.mark.anyio
+async def test_a_transaction_does_not_stay_open_for_longer_than_its_age_although_it_is_used(place: Path):
+    clock = ManualClock()
+    service = open_server(place, clock, TransactionLimits(idle_s=600, age_s=1000))
+    async with client_of(service) as http:
+        client = Asking(http)
+        assert (await client.ask("begin_transaction")).status_code == 200
+        [name] = service.graphs.ready["g"].backend.engine.transactions
+        for expired in (0, 1):
+            clock.sleep(500)
+            assert (await client.ask("describe_transaction", transaction=name)).status_code == 200
+            assert service.control.transactions.expire() == expired
+        gone = await client.ask("describe_transaction", transaction=name)
+        assert (
+            gone.json()["error"] == f"transaction '{name}' was open for 1000 s, so that the server has rolled it back"
+        )
+
+
+@pytest.mark.anyio
+async def test_only_so_many_transactions_are_open(place: Path):
+    service = open_server(place, ManualClock(), TransactionLimits(of_actor=2))
+    engine = service.graphs.ready["g"].backend.engine
+    async with client_of(service) as http:
+        client = Asking(http)
+        asked = [await client.ask("begin_transaction") for _ in range(3)]
+        assert [one.status_code for one in asked] == [200, 200, 429]
+        limit = {"resource": "open transactions of one actor", "limit": 2, "actual": 3}
+        assert asked[2].json()["resource_limit"] == limit
+        assert len(engine.transactions) == 2
+        assert (
+            await client.ask("rollback_transaction", transaction=next(iter(engine.transactions)))
+        ).status_code == 200
+        assert (await client.ask("begin_transaction")).status_code == 200
+
+
+def test_actors_share_what_all_may_have_open():
+    kept = OpenTransactions(ManualClock(), TransactionLimits(of_actor=2, of_all=3, actor_bytes=10, all_bytes=15))
+    for name, actor in (("a", "ann"), ("b", "ann"), ("c", "bo")):
+        with kept.beginning(actor):
+            kept.begun(name, Backend(), actor)
+    for actor, resource in (("ann", "of one actor"), ("cy", "open transactions: at most 3")):
+        with pytest.raises(AdmissionError, match=resource), kept.beginning(actor):
+            raise AssertionError
+    with kept.using("a", "ann", 6), kept.using("c", "bo", 5):
+        kept.measured("b", 4)
+    for name, actor, resource in (
+        ("b", "ann", "of one actor: at most 10"),
+        ("c", "bo", "open transactions: at most 15"),
+    ):
+        with pytest.raises(AdmissionError, match=resource), kept.using(name, actor, 5):
+            raise AssertionError
+
+
+@pytest.mark.anyio
+async def test_a_transaction_that_holds_too_much_is_rolled_back(place: Path):
+    """A match makes many rows of few bytes that were sent."""
+    service = open_server(place, ManualClock(), TransactionLimits(actor_bytes=100_000))
+    engine = service.graphs.ready["g"].backend.engine
+    async with client_of(service) as http:
+        client = Asking(http)
+        assert (await client.ask("begin_transaction")).status_code == 200
+        [name] = engine.transactions
+        rows = [{"name": f"{number:0>200}"} for number in range(100)]
+        batch = {"$request": {"operation": "mutate_batch", "text": ADD, "rows": rows}}
+        assert (await client.ask("call_in_transaction", transaction=name, call=batch)).status_code == 200
+        pairs = "match { $a: Person  $b: Person } insert Person { name: concat($a.name, $b.name) } for each $a, $b"
+        made = {"$request": {"operation": "mutate", "text": f"query q() {{ {pairs} }}"}}
+        refused = await client.ask("call_in_transaction", transaction=name, call=made)
+        assert (refused.status_code, "bytes in open transactions" in refused.json()["error"]) == (429, True)
+        assert (dict(engine.transactions), len(service.control.transactions)) == ({}, 0)
+
+
 class Backend:
     """Notes what it is asked to roll back."""
 
@@ -116,7 +190,7 @@ class Backend:
 
 def test_a_transaction_does_not_expire_during_a_call():
     clock, backend = ManualClock(), Backend()
-    kept = OpenTransactions(clock, 600)
+    kept = OpenTransactions(clock, TransactionLimits(age_s=10**6))
     kept.begun("t", backend, "ann")
     inside, leave = threading.Event(), threading.Event()
 
@@ -140,7 +214,7 @@ def test_a_transaction_does_not_expire_during_a_call():
 
 def test_another_actor_learns_nothing_of_a_transaction_that_expired():
     clock = ManualClock()
-    kept = OpenTransactions(clock, 600)
+    kept = OpenTransactions(clock, TransactionLimits())
     kept.begun("t", Backend(), "ann")
     clock.sleep(600)
     kept.expire()

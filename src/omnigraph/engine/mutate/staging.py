@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from sys import getsizeof
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,10 @@ from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import RowChange
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
+
+
+# Single rows that are weighed one by one; more of them are made a table first.
+_MOST_WAITING = 128
 
 
 class PendingTable:
@@ -74,6 +79,14 @@ class PendingTable:
     def uncertain(self) -> frozenset[str]:
         """Removed ids of which nobody knows whether a row was stored under them."""
         return frozenset(self._removed & self._derived)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory the rows take."""
+        if len(self._waiting) > _MOST_WAITING:
+            self.rows()
+        waiting = sum(getsizeof(value) for row in self._waiting.values() for value in row.values())
+        return waiting + int(self._rows.nbytes)
 
     def insert(self, entity_id: str, values: Mapping[str, Any], *, is_made: bool) -> None:
         """Put a whole row, in place of any earlier version."""
@@ -218,6 +231,11 @@ class MutationStaging:
             raise
         finally:
             self._saved = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory the pending rows take."""
+        return sum(table.size_bytes for table in self._tables.values())
 
     def pending(self, owner: NodeType | EdgeType) -> PendingTable:
         """Return what is pending for a type."""

@@ -154,6 +154,7 @@ class GraphTransaction:
         self._expect_head()
         self.catalog = graph.catalogs.get(self._base.state.schema)
         self._staging = MutationStaging(self._txn, self.catalog)
+        self._size_bytes = 0
         self._log_memory: StreamMemory | None = None
         self._ids = RepeatableIds(self._runtime.ids)
         self._now_ms = self._runtime.clock.now_ms()
@@ -186,6 +187,11 @@ class GraphTransaction:
     def actor(self) -> str | None:
         """Who began it."""
         return self._options.actor
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory its rows took after the last call that wrote."""
+        return self._size_bytes
 
     @property
     def branch(self) -> str:
@@ -327,6 +333,7 @@ class GraphTransaction:
             outcome = call.run(self._surroundings())
         self._calls.append(call)
         self._outcomes.append(outcome)
+        self._size_bytes = self._staging.size_bytes
         so_far = CommitResult(commit=None, manifest=self._base.manifest, cost=self._txn.counters.cost())
         return self._told(so_far)(call, outcome)
 

@@ -126,7 +126,9 @@ def rollback_transaction(graph: OpenGraph, request: RollbackTransactionRequest, 
 
 def _described(name: str, begun: GraphTransaction) -> BegunTransaction:
     commit = str(begun.snapshot.state.head.commit)
-    return BegunTransaction(transaction=name, branch=begun.branch, commit_id=commit, actor=begun.actor)
+    return BegunTransaction(
+        transaction=name, branch=begun.branch, commit_id=commit, actor=begun.actor, size_bytes=begun.size_bytes
+    )
 
 
 def _find(graph: OpenGraph, name: str) -> GraphTransaction:

@@ -30,7 +30,7 @@ class Control:
         self.redaction = redaction or Redaction()
         self.admission = Admission(settings.admission)
         self.outcomes = Outcomes(clock)
-        self.transactions = OpenTransactions(clock, settings.transaction_idle_s)
+        self.transactions = OpenTransactions(clock, settings.transactions)
         self.metrics = ServerMetrics(self.admission, clock)
         # Requests are answered, and load balancers are told to send no more.
         self.is_draining = False

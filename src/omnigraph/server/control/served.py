@@ -17,7 +17,7 @@ from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.export.options import ExportSettings
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.errors import BadValue, SchemaManagedError
+from omnigraph.errors import AdmissionError, BadValue, SchemaManagedError
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.history import (
     CreateBranchRequest,
@@ -30,6 +30,7 @@ from omnigraph.operations.transactions import (
     BeginTransactionRequest,
     BegunTransaction,
     CommitTransactionRequest,
+    DescribeTransactionRequest,
     RollbackTransactionRequest,
 )
 from omnigraph.operations.writes import ApplySchemaRequest, MutateBatchRequest, MutateRequest
@@ -111,21 +112,40 @@ class ServedBackend(BackendWrapper):
             else:
                 response = self._inner.execute(request, attached)
             timed.told(response)
-        if isinstance(response, BegunTransaction) and isinstance(request, BeginTransactionRequest):
-            self._control.transactions.begun(response.transaction, self._inner, served.actor)
+            if isinstance(response, BegunTransaction) and isinstance(request, BeginTransactionRequest):
+                self._control.transactions.begun(response.transaction, self._inner, served.actor)
         return response
 
     @contextmanager
     def _in_transaction(self, request: Request[Any]) -> Iterator[None]:
         """Keep the transaction of a request from expiring, and note when the request ends it."""
+        kept = self._control.transactions
+        if isinstance(request, BeginTransactionRequest):
+            with kept.beginning(self._served.actor):
+                yield
+            return
         name = getattr(request, "transaction", None)
         if not isinstance(name, str):
             yield
             return
-        with self._control.transactions.using(name, self._served.actor):
+        call = getattr(request, "call", None)
+        is_call = isinstance(call, Request) and call.operation.writes
+        with kept.using(name, self._served.actor, self._served.body_bytes if is_call else 0):
             yield
+            if is_call:
+                self._measure(name)
         if isinstance(request, CommitTransactionRequest | RollbackTransactionRequest):
             self._control.transactions.ended(name)
+
+    def _measure(self, name: str) -> None:
+        """Note how much a transaction holds after a call; one that holds too much is rolled back."""
+        held = self._inner.execute(DescribeTransactionRequest(transaction=name)).size_bytes
+        try:
+            self._control.transactions.measured(name, held)
+        except AdmissionError:
+            self._inner.execute(RollbackTransactionRequest(transaction=name))
+            self._control.transactions.ended(name)
+            raise
 
     def _call(self, attached: Attachments, *, is_write: bool) -> CallContext:
         served, asked = self._served, self._served.limits

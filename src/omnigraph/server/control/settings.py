@@ -33,6 +33,27 @@ class AdmissionLimits:
 
 
 @record
+class TransactionLimits:
+    """How many transactions may be open, how much they may hold, and for how long.
+
+    Args:
+        of_actor: open transactions of one actor; ``OMNIGRAPH_PER_ACTOR_TRANSACTIONS_MAX``.
+        of_all: open transactions of all actors together; ``OMNIGRAPH_TRANSACTIONS_MAX``.
+        actor_bytes: what those of one actor hold; ``OMNIGRAPH_PER_ACTOR_TRANSACTION_BYTES_MAX``.
+        all_bytes: what all of them hold; ``OMNIGRAPH_TRANSACTION_BYTES_MAX``.
+        idle_s: for how long one may not be used before it is rolled back; ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
+        age_s: for how long one may be open; ``OMNIGRAPH_TRANSACTION_SECONDS``.
+    """
+
+    of_actor: int = 16
+    of_all: int = 256
+    actor_bytes: int = _GIB
+    all_bytes: int = 4 * _GIB
+    idle_s: int = 600
+    age_s: int = 3600
+
+
+@record
 class RequestLimits:
     """What one request may take; None sets no limit. A request may ask for less.
 
@@ -123,8 +144,7 @@ class ControlSettings:
         drain_s: how long requests may take to end after a signal; ``OMNIGRAPH_DRAIN_SECONDS``.
         notice_s: for how long the server answers ``/readyz`` with 503 before it stops to take connections;
             ``OMNIGRAPH_DRAIN_NOTICE_SECONDS``.
-        transaction_idle_s: for how long a transaction may not be used before it is rolled back;
-            ``OMNIGRAPH_TRANSACTION_IDLE_SECONDS``.
+        transactions: how many may be open, and for how long.
         agents: how graphs are offered to agents.
         cluster_poll_ms: how often a server of a cluster looks whether another revision was applied; 0 leaves that to
             ``SIGHUP``; ``OMNIGRAPH_CLUSTER_POLL_MS``.
@@ -140,7 +160,7 @@ class ControlSettings:
     metrics_bind: tuple[str, int] | None = None
     drain_s: int = 30
     notice_s: int = 0
-    transaction_idle_s: int = 600
+    transactions: TransactionLimits = field(default_factory=TransactionLimits)
     agents: AgentSettings = field(default_factory=AgentSettings)
     cluster_poll_ms: int = 2000
 
@@ -177,6 +197,16 @@ class ControlSettings:
                     reader_s="OMNIGRAPH_READER_SECONDS",
                 )
             ),
+            transactions=TransactionLimits(
+                **numbers(
+                    of_actor="OMNIGRAPH_PER_ACTOR_TRANSACTIONS_MAX",
+                    of_all="OMNIGRAPH_TRANSACTIONS_MAX",
+                    actor_bytes="OMNIGRAPH_PER_ACTOR_TRANSACTION_BYTES_MAX",
+                    all_bytes="OMNIGRAPH_TRANSACTION_BYTES_MAX",
+                    idle_s="OMNIGRAPH_TRANSACTION_IDLE_SECONDS",
+                    age_s="OMNIGRAPH_TRANSACTION_SECONDS",
+                )
+            ),
             shows_metrics=is_set(environment, "OMNIGRAPH_METRICS"),
             metrics_bind=parse_bind(bind) if bind else None,
             agents=AgentSettings.from_environment(environment),
@@ -184,7 +214,6 @@ class ControlSettings:
             **numbers(
                 drain_s="OMNIGRAPH_DRAIN_SECONDS",
                 notice_s="OMNIGRAPH_DRAIN_NOTICE_SECONDS",
-                transaction_idle_s="OMNIGRAPH_TRANSACTION_IDLE_SECONDS",
             ),
         )
 

@@ -19,7 +19,7 @@ from omnigraph.policy.policy import log_decisions_once
 from omnigraph.server.errors import error_body, status_of
 from omnigraph.server.models import block_document, feed_document
 from omnigraph.server.routes.commits import FILTERS, change_filter, page_limits
-from omnigraph.server.service import GraphCall, answer, encode
+from omnigraph.server.service import GraphCall, Standing, answer, encode
 from omnigraph.server.transport.bodies import branch_of, malformed, refuse_others, single
 
 _log = logging.getLogger("omnigraph.server")
@@ -31,6 +31,7 @@ _HEARTBEAT_S = 15.0
 # Events may be pages of some megabytes each.
 _BUFFERED = 4
 _HEARTBEAT = b": heartbeat\n\n"
+_ERROR = b"event: error"
 
 
 @router.get("/changes")
@@ -82,6 +83,7 @@ class _Events:
     def __init__(self, call: GraphCall, asked: FeedRequest) -> None:
         self._call = call
         self._asked = asked
+        self._standing = Standing(call, asked)
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         # Room for events; the one that says why the stream ends needs none, so that no other has to go for it.
         self._room = asyncio.Semaphore(_BUFFERED)
@@ -100,6 +102,12 @@ class _Events:
         loop = asyncio.get_running_loop()
         try:
             while (event := await self._next()) is not None:
+                if event is not _HEARTBEAT and not event.startswith(_ERROR):
+                    try:
+                        await self._standing.renew()
+                    except OmnigraphError as error:
+                        yield self._refusal(error)
+                        return
                 self._taking_since = loop.time()
                 yield event
                 self._taking_since = None
@@ -126,6 +134,7 @@ class _Events:
                     if batch.blocks:
                         await self.put(batch)
                     self._asked = replace(self._asked, start=batch.token)
+                    await self._standing.renew_if_due()
                     if batch.is_caught_up:
                         await asyncio.sleep(_INTERVAL_S)
                     self._check_reader()
@@ -134,8 +143,12 @@ class _Events:
             _log.info("a stream of changes ended: its client takes events too slowly", extra=self._told)
             self._close({"error": "the client takes events too slowly", "resumable": True})
         except OmnigraphError as error:
-            body = error_body(error, self._told["request_id"])
-            self._close({**body, "status": status_of(error), "resumable": status_of(error) >= 500})
+            self._queue.put_nowait(self._refusal(error))
+            self._queue.put_nowait(None)
+
+    def _refusal(self, error: OmnigraphError) -> bytes:
+        body = error_body(error, self._told["request_id"])
+        return _event("error", None, {**body, "status": status_of(error), "resumable": status_of(error) >= 500})
 
     def _check_reader(self) -> None:
         """Return if the client goes on taking events.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -11,8 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from omnigraph.operations.history import BaselineRequest
 from omnigraph.operations.reads import ExportStreamRequest
 from omnigraph.operations.request import Attachments
+from omnigraph.operations.request import Request as Operation
 from omnigraph.server.models import BaselineBody, ExportBody
-from omnigraph.server.service import GraphCall, encode
+from omnigraph.server.service import GraphCall, Standing, encode
 from omnigraph.server.transport.bodies import branch_of
 from omnigraph.server.transport.streams import ByteStream, write_lines
 
@@ -29,6 +31,7 @@ async def export(request: Request) -> Response:
     backend = call.backend
     return await _stream(
         call,
+        asked,
         lambda sink: backend.execute(asked, Attachments(sink=sink, cancel=sink.cancelled)),
     )
 
@@ -47,10 +50,10 @@ async def capture_change_baseline(request: Request) -> Response:
         records = backend.execute(asked)
         write_lines(sink, map(encode, records))
 
-    return await _stream(call, write)
+    return await _stream(call, asked, write)
 
 
-async def _stream(call: GraphCall, produce: Callable[[ByteStream], object]) -> Response:
+async def _stream(call: GraphCall, asked: Operation[Any], produce: Callable[[ByteStream], object]) -> Response:
     leave = await call.service.run(lambda: call.service.exports.take(call.graph.graph_id))
     stream = ByteStream(call.service.settings.limits)
 
@@ -59,4 +62,4 @@ async def _stream(call: GraphCall, produce: Callable[[ByteStream], object]) -> R
 
     stream.start("export", run, ended=leave)
     first = await stream.first()
-    return StreamingResponse(stream.rest(first), headers={"content-type": _NDJSON})
+    return StreamingResponse(Standing(call, asked).guard(stream.rest(first)), headers={"content-type": _NDJSON})

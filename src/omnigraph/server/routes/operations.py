@@ -19,7 +19,7 @@ from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, 
 from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.routes.mutations import refuse_condition
-from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.service import GraphCall, Standing, answer, path_value
 from omnigraph.server.transport.bodies import JSON_TYPE, malformed, media_type, read_body
 from omnigraph.server.transport.frames import CANCELLED_HEADER, PROGRESS_HEADER, WIRE_HEADER, FramesResponse
 from omnigraph.server.transport.uploads import read_upload
@@ -78,7 +78,9 @@ async def execute(request: HttpRequest) -> Response:
         return answer(body, status=status_of(error), headers=error_headers(error))
 
     run = partial(call.service.run, is_write=asked.operation.writes)
-    return FramesResponse(produce, run, refuse, must_finish=asked.operation.writes, stop=stop)
+    return FramesResponse(
+        produce, run, refuse, must_finish=asked.operation.writes, stop=stop, renew=Standing(call, asked).renew_if_due
+    )
 
 
 @router.post("/{request_id}/cancel")

@@ -20,7 +20,7 @@ from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest
 from omnigraph.policy import Action
 from omnigraph.server.models import ExplainBody, InvokeBody, QueryBody, ReadBody, change_document, read_document
 from omnigraph.server.routes.mutations import expected_commit, refuse_condition
-from omnigraph.server.service import GraphCall, answer, path_value
+from omnigraph.server.service import GraphCall, Standing, answer, path_value
 from omnigraph.server.transport.bodies import (
     ARROW_TYPE,
     NDJSON_TYPE,
@@ -191,7 +191,7 @@ async def _stream(
     }
     told = {name: header_text(value) for name, value in headers.items() if value is not None}
     first = await stream.first()
-    return StreamingResponse(stream.rest(first), media_type=media_type, headers=told)
+    return StreamingResponse(Standing(call, asked).guard(stream.rest(first)), media_type=media_type, headers=told)
 
 
 def _write_arrow(stream: ByteStream, result: Result) -> None:

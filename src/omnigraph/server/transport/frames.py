@@ -39,6 +39,7 @@ class FramesResponse(Response):
         refuse: makes the answer to an error.
         must_finish: whether the operation goes on when the client has gone away.
         stop: set when the client has gone away, so that a read ends.
+        renew: raises when the client may not have more of a read.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class FramesResponse(Response):
         *,
         must_finish: bool,
         stop: threading.Event,
+        renew: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(media_type=MEDIA_TYPE)
+        self._renew = renew
         self._produce = produce
         self._run = run
         self._refuse = refuse
@@ -78,6 +81,13 @@ class FramesResponse(Response):
                 piece = encode_frame(FrameKind.WAIT)
                 with anyio.move_on_after(_SILENT_S):
                     piece = await arriving.receive()
+                if self._has_begun and not self._must_finish:
+                    try:
+                        await self._renew()
+                    except OmnigraphError:
+                        # What has come so far has no end, by which the client knows that it is not all.
+                        self._leave()
+                        return
                 await self._send(piece, send)
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             if self._has_begun:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -88,7 +88,7 @@ class ByteStream:
             raise self._failure
         return found
 
-    async def rest(self, first: bytes | None) -> AsyncIterator[bytes]:
+    async def rest(self, first: bytes | None) -> AsyncGenerator[bytes, None]:
         """Yield the bytes to the client."""
         try:
             found = first
