@@ -17,7 +17,7 @@ def run_script(path: str, **environment: str) -> Outcome:
         cwd=ROOT,
         env=clean_environment(**environment),
         capture_output=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     return Outcome(code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())
