@@ -161,3 +161,12 @@ def test_a_cluster_allows_a_server_buckets_only(tmp_path: Path):
         (found,) = read_cluster(str(tmp_path)).findings.errors
         assert reason in found.message
         assert "word" not in found.message
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("asked", [f"bytes={'9' * 5000}-", f"bytes=-{'9' * 5000}", f"bytes=0-{'9' * 5000}"], ids=len)
+async def test_a_range_of_more_digits_than_any_byte_has_asks_for_nothing(place: Path, asked: str):
+    service = open_service(ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True))
+    async with client_of(service) as http:
+        answer = await http.get(WHERE + "small", headers={"Range": asked})
+    assert (answer.status_code, answer.content) == (200, b"small")

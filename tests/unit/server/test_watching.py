@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from omnigraph.cluster.ledger.documents import state_error
-from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.errors import BadValue, UsageError
 from omnigraph.server.cluster import may_pass
 from omnigraph.server.control.lifecycle import Reloading
 from omnigraph.server.control.settings import ControlSettings
@@ -24,7 +24,7 @@ class Ledger:
         self.stamp = 1
         self.seen: int | None = 1
         self.problem: Exception | None = None
-        self.unreachable: OmnigraphError | None = None
+        self.unreachable: Exception | None = None
         self.tried: list[int] = []
 
     def has_changed(self) -> bool:
@@ -102,10 +102,11 @@ def test_revision_that_is_not_settled_is_tried_until_it_is(
     ]
 
 
-def test_storage_that_does_not_answer_ends_nothing(
-    ledger: Ledger, watch: RevisionWatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("problem", [PENDING, ValueError("bug")])
+def test_what_keeps_it_from_looking_ends_nothing(
+    ledger: Ledger, watch: RevisionWatch, caplog: pytest.LogCaptureFixture, problem: Exception
 ):
-    ledger.unreachable = PENDING
+    ledger.unreachable = problem
     for _ in range(3):
         watch.look()
     ledger.unreachable, ledger.stamp = None, 2

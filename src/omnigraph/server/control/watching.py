@@ -56,6 +56,12 @@ class RevisionWatch:
                 _log.warning("cannot see whether there is a new revision: %s", error.message)
             self._is_told = True
             return
+        except Exception:  # noqa: BLE001 - see below
+            # Whatever is wrong: a watch that ends would keep policies in force that were replaced long ago.
+            if not self._is_told:
+                _log.exception("cannot see whether there is a new revision")
+            self._is_told = True
+            return
         self._is_told = False
         if has_changed:
             problem = self._reloading.run()

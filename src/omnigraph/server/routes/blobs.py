@@ -25,7 +25,8 @@ _TYPE = "application/octet-stream"
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 # What an address is made of; a header has room for nothing else.
 _PLAIN = "%/:!$&'()*+,;=@~-._"
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+# A longer number is none of a byte of a Blob, and none that is worth reading.
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @record

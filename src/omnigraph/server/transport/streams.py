@@ -58,7 +58,12 @@ class ByteStream:
                 ended()
                 self._end()
 
-        start_thread(name, in_context(run))
+        try:
+            start_thread(name, in_context(run))
+        except RuntimeError:
+            # The system has no thread left, so that nobody else gives back what the stream holds.
+            ended()
+            raise
 
     def write(self, data: Any) -> None:
         """Take bytes, and wait while the client is behind.
