@@ -45,7 +45,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     commit: str
-    offset: Annotated[int, msgspec.Meta(ge=0)]
+    offset: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
     query: str
     schema: Literal["current", "commit"]
     version: Literal[1] = 1
