@@ -26,7 +26,6 @@ from omnigraph.txn.changes import RowChange
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
-
 # Single rows that are weighed one by one; more of them are made a table first.
 _MOST_WAITING = 128
 
