@@ -182,7 +182,7 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
             # Looked at once before, so that the claim was silent for hours when the recovery looks again.
             claims = authority_of(graph).services.claims
             for version in claims.pending_versions():
-                claims.describe(version)
+                claims.describe(claims.read(version))
             runtime.clock.let_hours_pass()
         elif not isinstance(operation, CreateBranch):
             graph.snapshot(BranchName(branch))

@@ -271,13 +271,13 @@ class RecoveryInvariantError(OmnigraphError):
 
 
 class SidecarCorruptError(OmnigraphError):
-    """A recovery sidecar cannot be read; it is kept for inspection and writes stop."""
+    """A recovery sidecar cannot be read; it is kept for inspection, and writes to its branch stop."""
 
     row = ErrorRow(
         code="recovery.sidecar",
         kind=Kind.INTEGRITY,
         details=FormatMismatch,
-        hint="inspect the object; opening the graph read-only still works",
+        hint="run 'omnigraph repair' on its branch to see what it was, and to settle it; reads and other branches work",
     )
 
 

@@ -209,6 +209,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.recover.after_classify": "the tables of an abandoned plan were looked at",
         "txn.recover.after_publish": "an abandoned plan was finished or undone, the audit does not say so yet",
         "txn.recover.after_audit": "the audit has the row, the sidecar still exists",
+        "txn.settle.after_keep": "the bytes of a damaged claim are kept elsewhere, the claim is still there",
         "txn.init.before_manifest": "the tables of a graph exist, the graph does not",
         "txn.branch.after_line": "the line of a new branch exists, the branch does not",
         "txn.branch.before_ref": "the state that a new branch starts from is known to stay, the branch does not exist",

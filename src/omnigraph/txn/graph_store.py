@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +16,8 @@ from omnigraph.errors import (
     GraphMissingError,
     MissingThing,
     ReadOnlyError,
+    SidecarCorruptError,
+    StorageDeniedError,
     TableMissingError,
     TagMissingError,
     UsageError,
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from omnigraph.txn.proposals import ProposalEvents
     from omnigraph.txn.publish.writer import BranchWriter
     from omnigraph.txn.refs import RefResolver, ResolvedState
+
+
+_log = logging.getLogger(__name__)
 
 
 def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> GraphStores:
@@ -534,31 +540,52 @@ class GraphStore:
     def _line(self, branch: BranchName) -> BranchIncarnation:
         return MAIN_INCARNATION if branch.is_main else self._refs.get(branch).line
 
-    def _recover_all(self) -> None:
-        """One listing tells every branch that has something in flight, be it live or gone."""
+    def gone_lines(self) -> tuple[BranchServices, ...]:
+        """Return what acts on each branch that was deleted and has something in flight all the same."""
+        return tuple(
+            self._branches.services(_gone_line(branch, incarnation))
+            for branch, incarnation in self._lines_in_flight()
+            if not self._is_live(branch, incarnation)
+        )
+
+    def _lines_in_flight(self) -> list[tuple[BranchName, str]]:
         keys = self._stores.control.list_keys(RECOVERY_PREFIX)
-        if not keys:
-            return
+        return [(BranchName(name), incarnation) for name, incarnation in sorted({branch_of_key(key) for key in keys})]
+
+    def _is_live(self, branch: BranchName, incarnation: str) -> bool:
+        ref = None if branch.is_main else self._refs.find(branch)
+        return branch.is_main or (ref is not None and ref.line.incarnation == incarnation)
+
+    def _recover_all(self) -> None:
+        """One listing tells every branch that has something in flight, be it live or gone.
+
+        What cannot be understood blocks its own branch, whose writers say so, and not the graph.
+        """
+        for branch, incarnation in self._lines_in_flight():
+            try:
+                self._recover_line(branch, incarnation)
+            except (SidecarCorruptError, StorageDeniedError) as error:
+                _log.warning("branch '%s' cannot be written to: %s; run repair on it", branch, error.message)
+
+    def _recover_line(self, branch: BranchName, incarnation: str) -> None:
+        if self._is_live(branch, incarnation):
+            try:
+                branch_writer = self.branch_writer(branch)
+            except BranchMissingError:
+                # Deleted since it was looked up.
+                pass
+            else:
+                branch_writer.recover()
+                if not branch.is_main and self._refs.find(branch) is None:
+                    self._branches.forget(branch, branch_writer)
+                return
         from omnigraph.txn.recovery.recoverer import Recoverer  # noqa: PLC0415 - hardly ever is there anything
 
-        for name, incarnation in sorted({branch_of_key(key) for key in keys}):
-            branch = BranchName(name)
-            ref = None if branch.is_main else self._refs.find(branch)
-            if branch.is_main or (ref is not None and ref.line.incarnation == incarnation):
-                try:
-                    branch_writer = self.branch_writer(branch)
-                except BranchMissingError:
-                    # Deleted since it was looked up.
-                    pass
-                else:
-                    branch_writer.recover()
-                    if not branch.is_main and self._refs.find(branch) is None:
-                        self._branches.forget(branch, branch_writer)
-                    continue
-            gone = BranchIncarnation(
-                name=branch, incarnation=incarnation, lance_branch=lance_branch_name(name, incarnation)
-            )
-            Recoverer(self._branches.services(gone)).recover_abandoned()
+        Recoverer(self._branches.services(_gone_line(branch, incarnation))).recover_abandoned()
+
+
+def _gone_line(branch: BranchName, incarnation: str) -> BranchIncarnation:
+    return BranchIncarnation(name=branch, incarnation=incarnation, lance_branch=lance_branch_name(branch, incarnation))
 
 
 def _refuse_ended(state: ResolvedState, consequence: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 _SEAL = b',"checksum":"%b"}'
 _SEAL_LENGTH = len(_SEAL % bytes(16))
+_SEAL_START = _SEAL.index(b"%")
+# So many digits of a checksum prove that what is before them is as it was written.
+_PROOF_LENGTH = 12
 _SHOWN = 200
 
 
@@ -121,6 +125,28 @@ class SealedCodec(StoredCodec[T]):
     def encode(self, value: T) -> bytes:
         """Return the bytes that storage holds."""
         return seal(encode_json(value))
+
+    def is_whole(self, data: bytes) -> bool:
+        """Whether the bytes are as some version of omnigraph has written them, whatever they say."""
+        try:
+            return b'"checksum"' in data and bool(_unsealed(data))
+        except ValueError:
+            return False
+
+    def salvage(self, data: bytes, key: str) -> T | None:
+        """Return the record that ``data`` holds whole although something is before or behind it, or its end is cut off.
+
+        None: what is left of the checksum does not prove that every part is as it was written.
+        """
+        start, end = data.find(b"{"), data.rfind(_SEAL[:_SEAL_START])
+        if not 0 <= start < end:
+            return None
+        whole = seal(data[start:end] + b"}")
+        if not data[start:].startswith(whole[: -_SEAL_LENGTH + _SEAL_START + _PROOF_LENGTH]):
+            return None
+        with suppress(OmnigraphError):
+            return self.decode(whole, key)
+        return None
 
     def _checked(self, data: bytes) -> T:
         is_sealed = b'"checksum"' in data

@@ -1,19 +1,22 @@
 """Repair: showing drift that recovery does not own, and adopting or discarding it when somebody has decided.
 
-Projections are looked at, too: a damaged one is as if it had never been written, and takes storage.
+A damaged claim is shown with what storage says of it, and settled by what can be proved. Projections are looked at,
+too: a damaged one is as if it had never been written, and takes storage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
-from omnigraph.txn.claims.store import PendingClaim
+from omnigraph.txn.claims.store import UNREADABLE, PendingClaim
 from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
+from omnigraph.txn.recovery.pending import DamagedClaim, DamagedClaims, pending_claims
 from omnigraph.txn.services import BranchServices
 from omnigraph.values import BranchName, check_flags, checked_text
 from omnigraph.values.counts import counted
@@ -81,9 +84,10 @@ class DamagedProjection:
 class RepairResult(Printable):
     """What a repair found and did. ``manifest_version`` is None when nothing was published.
 
-    ``claims`` are writes that were neither finished nor known to be dead. A preview shows them and nothing else;
-    otherwise each was watched until it ended, or was taken over after the grace period without a sign of life.
-    ``projections`` are damaged ones; optimize, or whoever needs one, builds it again.
+    ``claims`` are writes that were neither finished nor known to be dead, ``damaged`` claims that cannot be understood.
+    A preview shows them and no table; otherwise each was watched until it ended, or was taken over or settled after the
+    grace period without a sign of life. ``projections`` are damaged ones; optimize, or a read that needs one, builds it
+    again.
     """
 
     branch: BranchName
@@ -91,9 +95,11 @@ class RepairResult(Printable):
     tables: tuple[RepairedTable, ...]
     claims: tuple[PendingClaim, ...] = ()
     projections: tuple[DamagedProjection, ...] = ()
+    damaged: tuple[DamagedClaim, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield what became of each write that was in the way, and of each table that drifted."""
+        yield from map(str, self.damaged)
         for claim in self.claims:
             action = "ended" if self.tables else "pending"
             yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
@@ -104,14 +110,15 @@ class RepairResult(Printable):
                 f"{table.table_key}: {table.action}, {table.classification}"
                 f" published={table.published_version} head={table.head_version} operations={operations}"
             )
-        if not found and (self.tables or not self.claims):
+        if not found and (self.tables or not (self.claims or self.damaged)):
             yield f"no drift in {counted(len(self.tables), 'table')}"
         yield from map(str, self.projections)
 
     @property
     def is_refused(self) -> bool:
-        """Whether drift was left that needs a decision."""
-        return any(table.action == "refused" for table in self.tables)
+        """Whether something was left that needs a decision."""
+        is_damaged = any(claim.settlement == "refused" for claim in self.damaged)
+        return is_damaged or any(table.action == "refused" for table in self.tables)
 
 
 @record
@@ -157,19 +164,32 @@ class RepairOrder:
         return "forced" if self.force else "refused"
 
 
-def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
+def repair(branch_writer: BranchWriter, order: RepairOrder, gone: Sequence[BranchServices] = ()) -> RepairResult:
     """Look at every table that the branch owns, and settle drift as ``order`` says.
+
+    Args:
+        branch_writer: what acts on the branch.
+        order: what to do about what is found.
+        gone: what acts on branches that were deleted, whose damaged claims are looked at, too.
 
     Raises:
         ClaimBusyError: a write is under way, or has to be recovered first.
         ExpectedVersionMismatchError: a table moved meanwhile.
+        RecoveryInvariantError: a table is behind its pin.
     """
-    branch_writer.recover()
+    # What cannot be understood is shown below.
+    with suppress(*UNREADABLE):
+        branch_writer.recover()
     services = branch_writer.services
-    claims = _pending(branch_writer)
-    if claims and not order.confirm:
-        state = branch_writer.snapshot().state
-        return RepairResult(branch=state.head.branch, manifest_version=None, tables=(), claims=claims)
+    cases = [DamagedClaims(services), *(DamagedClaims(other, is_gone=True) for other in gone)]
+    damaged = tuple(claim for case in cases for claim in case.find())
+    claims = pending_claims(services, branch_writer.known())
+    is_blocked = any(claim.settlement == "refused" for claim in damaged)
+    if (claims or damaged) and (not order.confirm or is_blocked):
+        branch = branch_writer.snapshot().state.head.branch
+        return RepairResult(branch=branch, manifest_version=None, tables=(), claims=claims, damaged=damaged)
+    if damaged:
+        damaged = tuple(claim for case in cases for claim in _settle(branch_writer, case))
     if claims:
         _break_claims(branch_writer)
     state = branch_writer.snapshot().state
@@ -191,6 +211,7 @@ def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
         tables=_reports(drifts, actions),
         claims=claims,
         projections=tuple(_check_projections(services, state, drops=order.confirm)),
+        damaged=damaged,
     )
 
 
@@ -231,25 +252,34 @@ def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[Repai
     )
 
 
-def _pending(branch_writer: BranchWriter) -> tuple[PendingClaim, ...]:
-    claims = branch_writer.services.claims
-    found = (claims.describe(version) for version in claims.pending_versions())
-    return tuple(claim for claim in found if claim is not None)
+def _settle(branch_writer: BranchWriter, case: DamagedClaims) -> Iterator[DamagedClaim]:
+    """Watch the damaged claims of one branch as others are watched, then settle each.
+
+    Raises:
+        ClaimBusyError: somebody still gives signs of life.
+    """
+    clock, settings = branch_writer.services.runtime.clock, branch_writer.services.settings
+    for claim in case.find():
+        until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
+        while not case.is_silent(claim.version):
+            if clock.monotonic_s() > until_s:
+                details = ClaimHeld(branch=claim.branch, version=claim.version, holder="", waited_s=settings.grace_s)
+                raise ClaimBusyError(f"the holder of damaged claim '{claim.file}' is alive", details=details)
+            clock.sleep(_LOOK_EVERY_S)
+        yield case.settle(claim)
 
 
 def _break_claims(branch_writer: BranchWriter) -> None:
     """Watch the claims of a branch until they are gone: a holder without a sign of life loses its claim.
-
-    A writer whose version is published has done its work, and gives its claim back on its own.
 
     Raises:
         ClaimBusyError: a writer is alive and goes on.
     """
     clock, settings = branch_writer.services.runtime.clock, branch_writer.services.settings
     until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
-    while pending := _pending(branch_writer):
-        published = branch_writer.snapshot().state.version
-        writing = [claim for claim in pending if claim.state == "alive" and claim.version > published]
+    services = branch_writer.services
+    while pending := pending_claims(services, branch_writer.known()):
+        writing = [claim for claim in pending if claim.state == "alive"]
         first = (*writing, *pending)[0]
         if writing or clock.monotonic_s() > until_s:
             details = ClaimHeld(

@@ -26,10 +26,12 @@ from omnigraph.runtime import Runtime
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.table import Table
+from omnigraph.txn.claims.store import PendingClaim
 from omnigraph.txn.claims.watch import OFFER_SUFFIX, RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.recovery.pending import DamagedClaims, pending_claims
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 from omnigraph.values.counts import counted
@@ -239,7 +241,7 @@ def read_status(
     projections = partial(_projections, snapshot, catalog, listing, bounds, now_ms)
     tables = tuple(_tables(store, snapshot, catalog, inventory, projections))
     in_flight = store.stores.control.list_objects(RECOVERY_PREFIX)
-    pending = tuple(item.key for item in in_flight if item.key.endswith(".json"))
+    pending, told = _in_flight(store, tuple(item.key for item in in_flight if item.key.endswith(".json")))
     # An offer without bytes only keeps the place of one that never came.
     waits = [now_ms - item.modified_ms for item in in_flight if item.size and item.key.endswith(OFFER_SUFFIX)]
     stored = None if inventory is None else _stored_bytes(inventory)
@@ -257,7 +259,7 @@ def read_status(
         dead_bytes=dead,
         tables=tables,
         advice=(
-            *_claims(store, pending),
+            *told,
             *_advice(tables),
             *_cleanup_advice(state.version - state.head.retention_floor, stored, dead),
             *_format_advice(store.formats, state.format),
@@ -349,26 +351,40 @@ def _indexes(table: Table, catalog: Catalog, table_key: str) -> Iterator[IndexSt
         )
 
 
-def _claims(store: GraphStore, pending: tuple[str, ...]) -> Iterator[str]:
-    """Say what is true of each write that is pending: whose it is, and whether that process is known to be there."""
-    for name in sorted({branch_of_key(key)[0] for key in pending}):
+def _in_flight(store: GraphStore, keys: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys of claims that are in flight, and what is true of each.
+
+    That is whose it is, and whether that process is known to be there; what is published already is not in flight.
+    """
+    pending: list[str] = []
+    told: list[str] = []
+    for name in sorted({branch_of_key(key)[0] for key in keys}):
         try:
-            claims = store.open_branches.branch_writer(BranchName(name)).services.claims
-            found = [claims.describe(version) for version in claims.pending_versions()]
+            branch_writer = store.open_branches.branch_writer(BranchName(name))
+            services = branch_writer.services
+            claims = pending_claims(services, branch_writer.known())
+            damaged = DamagedClaims(services).find()
         except OmnigraphError as error:
-            yield f"a pending write of branch '{name}' cannot be read: {error.message}"
+            told.append(f"a pending write of branch '{name}' cannot be read: {error.message}")
+            pending += [key for key in keys if branch_of_key(key)[0] == name]
             continue
-        for claim in (claim for claim in found if claim is not None):
-            article = "an" if claim.kind[:1] in "aeiou" else "a"
-            what = f"{article} {claim.kind}"
-            told = f"{what} of '{claim.holder}' on branch '{name}'"
-            match claim.state:
-                case "alive":
-                    yield f"{told} is in progress"
-                case "dead":
-                    yield f"{what} on branch '{name}' was interrupted; the next open for writing recovers it"
-                case _:
-                    yield f"{told} is pending, and cannot be checked from here; repair ends it if it is abandoned"
+        pending += [services.claims.key(claim.version) for claim in claims] + [claim.file for claim in damaged]
+        told += [_told(claim) for claim in claims]
+        told += [f"run repair on branch '{name}', which cannot be written to: {claim.problem}" for claim in damaged]
+    return tuple(pending), tuple(told)
+
+
+def _told(claim: PendingClaim) -> str:
+    article = "an" if claim.kind[:1] in "aeiou" else "a"
+    what = f"{article} {claim.kind}"
+    told = f"{what} of '{claim.holder}' on branch '{claim.branch}'"
+    match claim.state:
+        case "alive":
+            return f"{told} is in progress"
+        case "dead":
+            return f"{what} on branch '{claim.branch}' was interrupted; the next open for writing recovers it"
+        case _:
+            return f"{told} is pending, and cannot be checked from here; repair ends it if it is abandoned"
 
 
 def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:

@@ -120,7 +120,10 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
 
     del attached
     order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard, message=request.message)
-    return repair_tables(graph.store.current(BranchName.parse(request.branch))[0], order)
+    branch = BranchName.parse(request.branch)
+    # What is left of branches that are gone is looked after with main.
+    gone = graph.store.gone_lines() if branch.is_main else ()
+    return repair_tables(graph.store.current(branch)[0], order, gone)
 
 
 def migrate(graph: OpenGraph, request: MigrateRequest, attached: Attachments) -> MigrateResult:

@@ -64,6 +64,7 @@ _MODULES: Mapping[str, str] = {
     "txn.branches.status": "BranchStatus",
     "txn.branches.tags": "Tag",
     "txn.claims.store": "PendingClaim",
+    "txn.recovery.pending": "DamagedClaim",
     "txn.manifest.rows": (
         "Commit BatchMark FeedMark RequestMark RunMark WrittenIds TableEntry Tombstone AcceptedSchema BranchHead"
         " ManifestState"

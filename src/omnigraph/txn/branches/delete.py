@@ -116,6 +116,17 @@ class BranchDeletion:
         self._tidy(services, ref, plan, marks)
         return True
 
+    def seal(self, services: BranchServices) -> None:
+        """Publish the version that says that a branch is gone whose deletion cannot be read; harmless when it is there.
+
+        No process that has the branch open can write to it from then on; its files are left to cleanup.
+        """
+        try:
+            base = services.load()
+        except BranchMissingError:
+            return
+        self._retire(services, self._plan(services, base, None))
+
     def _claim(
         self, services: BranchServices, known: LoadedManifest | None, recover: Recover, actor: str | None
     ) -> PublishPlan:

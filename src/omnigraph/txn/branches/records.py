@@ -62,8 +62,8 @@ class NamedObjects:
         """Return the living record of a name, or None."""
         missed: int | None = None
         while True:
-            lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name)
-            if lives is None or lives.live is None or lives.live == missed:
+            lives = self.lives(name)
+            if lives.live is None or lives.live == missed:
                 return None
             data = self._control.get(self.key(name, lives.live))
             if data is not None:
@@ -71,14 +71,13 @@ class NamedObjects:
             # It ended between the two calls, and the name may have begun another life since.
             missed = lives.live
 
-    def has_ended(self, name: str) -> bool:
-        """Whether there was a record of that name, and there is none any more."""
-        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
-        return lives.live is None and bool(lives.ended)
+    def lives(self, name: str) -> Generations:
+        """Return what storage holds of one name; one listing."""
+        return _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
 
     def remains(self, name: str) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""
-        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
+        lives = self.lives(name)
         found = ((number, self._control.get(self.key(name, number))) for number in sorted(lives.ended))
         return tuple(NamedRecord(name=name, number=number, data=data) for number, data in found if data is not None)
 

@@ -113,7 +113,12 @@ class BranchRefs:
 
     def has_ended(self, name: BranchName) -> bool:
         """Whether there was a branch of that name, and there is none any more."""
-        return self._objects.has_ended(name)
+        lives = self._objects.lives(name)
+        return lives.live is None and bool(lives.ended)
+
+    def has_had(self, name: BranchName) -> bool:
+        """Whether there was a branch of that name before the one that there may be."""
+        return bool(self._objects.lives(name).ended)
 
     def names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""

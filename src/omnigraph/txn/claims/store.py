@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
+from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
 
-from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
+from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError, StorageDeniedError
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
@@ -21,12 +24,19 @@ from omnigraph.txn.claims.identity import WriterIdentity
 from omnigraph.txn.claims.watch import OFFERS, ClaimWatch, recovery_folder
 from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.txn.stored_json import SealedCodec
+from omnigraph.txn.stored_json import SealedCodec, json_decoder
 from omnigraph.values import Ulid
 from omnigraph.values.patterns import late_pattern
 
 _log = logging.getLogger(__name__)
 
+# Where claims are kept that could not be understood and were settled.
+QUARANTINE_PREFIX = "__quarantine"
+# What keeps a claim from being understood.
+UNREADABLE = (SidecarCorruptError, StorageDeniedError)
+
+_decode_writer = json_decoder(WriterIdentity)
+_WRITER = re.compile(rb'"writer":(?P<writer>\{[^{}]*\})')
 _CLAIM = late_pattern(r"(?P<version>[0-9]+)\.json")
 _TAKEOVER = late_pattern(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
 
@@ -50,10 +60,13 @@ _SIGN = SealedCodec(
 
 @record
 class Holding:
-    """The latest sign of life of a claim: who holds it, and ``sign``, which is another one each time it is given."""
+    """The latest sign of life of a claim: who holds it, and ``sign``, which is another one each time it is given.
+
+    ``writer`` is None where a damaged object says no more than that somebody wrote it.
+    """
 
     version: int
-    writer: WriterIdentity
+    writer: WriterIdentity | None
     turn: int
     sign: str
 
@@ -100,14 +113,14 @@ class ClaimStore:
             OmnigraphError: the put failed for another reason. Nothing was claimed that would need recovery: should
                 the object exist after all, its plan has moved no table and the next writer consumes it.
         """
-        return self._create(self._claim_key(plan.target_version), PLAN.encode(plan))
+        return self._create(self.key(plan.target_version), PLAN.encode(plan))
 
     def release(self, version: int) -> None:
         """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
         for key in self._siblings(version):
             self._control.delete(key)
-        self._control.delete(self._claim_key(version))
-        self._watch.forget(self._claim_key(version))
+        self._control.delete(self.key(version))
+        self._watch.forget(self.key(version))
 
     def acknowledge(self, version: int) -> None:
         """Note, before a write is acknowledged whose claim goes later, that its version is on the disk.
@@ -130,15 +143,17 @@ class ClaimStore:
         Raises:
             SidecarCorruptError: there is a claim that cannot be understood.
         """
-        if self._control.is_marked(self._acknowledged_key(version)):
-            return True
-        return self.read(version) is None
+        return self.is_marked(version) or self.read(version) is None
+
+    def is_marked(self, version: int) -> bool:
+        """Whether there is a note that a version was acknowledged."""
+        return self._control.is_marked(self._acknowledged_key(version))
 
     def release_own(self, version: int, *, was_renewed: bool) -> None:
         """Phase D of an undisturbed writer, which knows without asking what it created."""
         if was_renewed:
             self._control.delete(self._renewal_key(version))
-        self._control.delete(self._claim_key(version))
+        self._control.delete(self.key(version))
         self._control.unmark(self._acknowledged_key(version))
 
     def renew(self, version: int, writer: WriterIdentity) -> None:
@@ -164,7 +179,7 @@ class ClaimStore:
         Raises:
             SidecarCorruptError: it exists and cannot be understood; it is kept for inspection.
         """
-        key = self._claim_key(version)
+        key = self.key(version)
         data = self._control.get(key)
         if data is None:
             return None
@@ -177,54 +192,66 @@ class ClaimStore:
 
     def holding(self, plan: PublishPlan) -> Holding:
         """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
-        version = plan.target_version
-        latest = Holding(version=version, writer=plan.writer, turn=0, sign=plan.operation_id)
-        for key in self._siblings(version):
+        return self._latest(Holding(version=plan.target_version, writer=plan.writer, turn=0, sign=plan.operation_id))
+
+    def _latest(self, latest: Holding) -> Holding:
+        for key in self._siblings(latest.version):
             data = self._control.get(key) if key.endswith(".json") else None
             if data is None:
                 continue
             takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
-            signed = _read_sign(key, data, version, turn=int(takeover["turn"]) if takeover else 0)
+            signed = _read_sign(key, data, latest.version, turn=int(takeover["turn"]) if takeover else 0)
             # A renewal is by the owner and later than the claim itself, whatever clocks say.
-            if signed.turn >= latest.turn:
+            if signed.turn == latest.turn and signed.writer is None:
+                latest = replace(signed, writer=latest.writer)
+            elif signed.turn >= latest.turn:
                 latest = signed
         return latest
+
+    def raw(self, version: int) -> bytes | None:
+        """Return the bytes of a claim, or None when it is gone."""
+        return self._control.get(self.key(version))
+
+    def holding_of(self, version: int, data: bytes) -> Holding:
+        """Return who holds a claim that cannot be understood, as far as its bytes or others beside it tell."""
+        return self._latest(Holding(version=version, writer=_find_writer(data), turn=0, sign=_sign_of(data)))
+
+    def quarantine(self, version: int, data: bytes) -> str:
+        """Keep the bytes of a claim where nothing looks for claims, and return the key; repeating it is harmless."""
+        kept = f"{QUARANTINE_PREFIX}/{self.key(version).partition('/')[2]}.{_sign_of(data)}"
+        self._control.put(kept, data, sync=self._settings.is_durable)
+        return kept
 
     def is_abandoned(self, holding: Holding) -> bool:
         """Whether a holder may be presumed dead: surely gone, or watched in silence for the grace period."""
         return self._is_dead(holding) or self._silent_s(holding) >= self._settings.grace_s
 
-    def describe(self, version: int) -> PendingClaim | None:
-        """Return what is known about a claim and its holder, or None when it is gone.
-
-        Raises:
-            SidecarCorruptError: it cannot be understood.
-        """
-        plan = self.read(version)
-        if plan is None:
-            return None
+    def describe(self, plan: PublishPlan) -> PendingClaim:
+        """Return what is known about a claim and its holder."""
         holding = self.holding(plan)
         silent_s = self._silent_s(holding)
         state: Literal["alive", "dead", "unknown"] = "unknown"
         if self._is_dead(holding):
             state = "dead"
-        elif holding.writer.is_of_this_host():
+        elif holding.writer is not None and holding.writer.is_of_this_host():
             state = "alive"
+        writer = holding.writer or plan.writer
         return PendingClaim(
             branch=plan.branch,
-            version=version,
+            version=plan.target_version,
             kind=plan.kind.value,
             actor=plan.actor,
-            holder=f"{holding.writer.host.partition('/')[0]} pid {holding.writer.pid}",
+            holder=f"{writer.host.partition('/')[0]} pid {writer.pid}",
             state=state,
             silent_s=silent_s,
         )
 
     def _is_dead(self, holding: Holding) -> bool:
-        return holding.writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
+        writer = holding.writer
+        return writer is not None and writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
 
     def _silent_s(self, holding: Holding) -> float:
-        return self._watch.silent_s(self._claim_key(holding.version), holding, self._world.clock.monotonic_s())
+        return self._watch.silent_s(self.key(holding.version), holding, self._world.clock.monotonic_s())
 
     def take_over(self, version: int, after: Holding, writer: WriterIdentity) -> bool:
         """Become the recoverer after ``after``; False when another one was faster."""
@@ -241,7 +268,8 @@ class ClaimStore:
         at_ms, turn_id = self._world.clock.now_ms(), self._world.ids.ulid()
         return _SIGN.encode(SignOfLife(writer=writer, at_ms=at_ms, turn_id=turn_id))
 
-    def _claim_key(self, version: int) -> str:
+    def key(self, version: int) -> str:
+        """Return where the claim of a version is stored."""
         return f"{self._folder}/{version}.json"
 
     def _renewal_key(self, version: int) -> str:
@@ -253,12 +281,24 @@ class ClaimStore:
     def _siblings(self, version: int) -> tuple[str, ...]:
         keys = self._control.list_keys(self._folder)
         start = f"{version}."
-        return tuple(
-            key for key in keys if key.rpartition("/")[2].startswith(start) and key != self._claim_key(version)
-        )
+        return tuple(key for key in keys if key.rpartition("/")[2].startswith(start) and key != self.key(version))
 
 
 def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:
-    said = _SIGN.decode(data, key)
-    sign = hashlib.blake2b(data, digest_size=16).hexdigest()
-    return Holding(version=version, writer=said.writer, turn=turn, sign=sign)
+    # That it is there is what counts: one that was damaged is a sign of life like any other.
+    writer = None
+    with suppress(SidecarCorruptError):
+        writer = _SIGN.decode(data, key).writer
+    return Holding(version=version, writer=writer, turn=turn, sign=_sign_of(data))
+
+
+def _sign_of(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _find_writer(data: bytes) -> WriterIdentity | None:
+    """Return who a damaged claim says wrote it. Being wrong costs that writer its attempt and nothing else."""
+    found = _WRITER.search(data)
+    with suppress(ValueError):
+        return None if found is None else _decode_writer(found["writer"])
+    return None

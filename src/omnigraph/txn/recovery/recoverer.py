@@ -24,7 +24,7 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
-from omnigraph.txn.claims.store import Holding
+from omnigraph.txn.claims.store import UNREADABLE, Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
 from omnigraph.txn.offers.sweep import sweep_offers
@@ -35,7 +35,7 @@ from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table, stands_within
 from omnigraph.txn.recovery.undo import plan_undo
 from omnigraph.txn.services import BranchServices
-from omnigraph.values import CommitId
+from omnigraph.values import CommitId, OperationId
 
 _log = logging.getLogger(__name__)
 
@@ -70,18 +70,27 @@ class Recoverer:
         self._broken_off: dict[int, int] = {}
 
     def recover_abandoned(self) -> tuple[Recovery, ...]:
-        """Recover every claim of the branch whose holder is gone; leave those of live writers alone."""
-        done = []
+        """Recover every claim of the branch whose holder is gone; leave those of live writers alone.
+
+        Raises:
+            SidecarCorruptError, StorageDeniedError: a claim cannot be understood; all others were looked at.
+        """
+        done, unreadable = [], None
         for version in self._services.claims.pending_versions():
             try:
                 recovery = self.recover_if_abandoned(version)
             except BranchMissingError:
                 # Nothing can come of what others claimed on a branch that is gone, and each claim says so itself.
                 continue
+            except UNREADABLE as error:
+                unreadable = unreadable or error
+                continue
             if recovery is not None:
                 done.append(recovery)
         self._services.claims.remove_strays()
         sweep_offers(self._services)
+        if unreadable is not None:
+            raise unreadable
         return tuple(done)
 
     def recover_if_abandoned(self, version: int) -> Recovery | None:
@@ -156,11 +165,61 @@ class Recoverer:
             return _recovery(RecoveryKind.ROLLED_FORWARD, (), manifest.state.head.commit, manifest)
         raise _busy(plan)
 
+    def use_up(self, version: int, plan_id: str) -> Recovery:
+        """End the publish of a claim that cannot be understood, and remove the claim.
+
+        A version that is published says what became of it. One that is not was acknowledged to nobody: whatever the
+        tables of the branch hold unpublished is undone in it, so that its owner, should it live, finds it taken.
+
+        Raises:
+            RecoveryInvariantError: a table is behind its pin, or the version is further than the next one.
+        """
+        for _ in range(_MAX_ROUNDS):
+            base = self._services.load()
+            seen = self.observe_owned(base)
+            self._services.runtime.failpoints.hit("txn.recover.after_classify")
+            _refuse_violations(seen)
+            try:
+                if base.state.version >= version:
+                    self._services.stores.syncing.found(base.dataset, version)
+                    manifest = self._undo_unpublished(seen, base)
+                else:
+                    manifest = self._undo_all(seen, base, f"undo of what claimed version {version}")
+            except (CompareAndSwapLostError, TableMovedError):
+                self._pause()
+                continue
+            self._services.runtime.failpoints.hit("txn.recover.after_publish")
+            commit_id = manifest.state.head.commit
+            self._record(
+                AuditRow(
+                    recovery_kind=RecoveryKind.ROLLED_BACK.value,
+                    operation_id=OperationId(self._services.runtime.ids.ulid()),
+                    plan_id=plan_id,
+                    writer_kind="unknown",
+                    branch=base.state.head.branch,
+                    original_actor=None,
+                    commit_id=commit_id,
+                    observations=tuple(seen),
+                    recovered_at_ms=self._services.runtime.clock.now_ms(),
+                ),
+                version,
+            )
+            return _recovery(RecoveryKind.ROLLED_BACK, tuple(seen), commit_id, manifest)
+        raise _still_busy(self._services.line.name, version, "its holder")
+
+    def observe_owned(self, base: LoadedManifest) -> tuple[Observation, ...]:
+        """Compare every table that the branch owns with its pin."""
+        return tuple(
+            observe_table(entry.table_key, entry.pin, self._services.tables)
+            for entry in base.state.tables.values()
+            if self._services.line.owns(entry.pin)
+        )
+
     def _conclude(
         self, plan: PublishPlan, kind: RecoveryKind, commit_id: CommitId, observations: tuple[Observation, ...]
     ) -> None:
         """Record how the publish ended, then remove its claim."""
-        self._services.audit.record(
+        self._record(
             AuditRow(
                 recovery_kind=kind.value,
                 operation_id=plan.operation_id,
@@ -171,11 +230,15 @@ class Recoverer:
                 commit_id=commit_id,
                 observations=observations,
                 recovered_at_ms=self._services.runtime.clock.now_ms(),
-            )
+            ),
+            plan.target_version,
         )
+
+    def _record(self, row: AuditRow, version: int) -> None:
+        self._services.audit.record(row)
         self._services.runtime.tally.add("recoveries")
         self._services.runtime.failpoints.hit("txn.recover.after_audit")
-        self._services.claims.release(plan.target_version)
+        self._services.claims.release(version)
 
     def _was_broken_off(self, version: int, holding: Holding) -> bool:
         """Whether the claim is held by a turn of our own that failed; whoever is told so goes on with it."""
@@ -226,11 +289,14 @@ class Recoverer:
             return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
         # Undone to what the manifest names, not to what the plan was built on: a plan that is itself an undo was
         # built on rows that nobody published.
-        current = self._observe_current(plan, base)
-        undo = plan_undo(self._services, base, current, f"undo of {plan.operation_id}")
+        manifest = self._undo_all(self._observe_current(plan, base), base, f"undo of {plan.operation_id}")
+        return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
+
+    def _undo_all(self, observations: Sequence[Observation], base: LoadedManifest, reason: str) -> LoadedManifest:
+        """Undo what moved, in the version whose claim is held, and use that version up when nothing did."""
+        undo = plan_undo(self._services, base, observations, reason)
         self._services.phases.commit_tables(undo)
-        manifest = self._publish(undo, base)
-        return _recovery(RecoveryKind.ROLLED_BACK, observations, undo.change.commits[-1].id, manifest)
+        return self._publish(undo, base)
 
     def _stage_again(self, plan: PublishPlan, base: LoadedManifest) -> StagedManifest | None:
         """Upload the manifest of a plan whose tables have landed.
@@ -252,11 +318,16 @@ class Recoverer:
         That is what the plan itself moved after it was fenced, or what a recoverer undid too late. Only tables that
         the newest manifest pins on the same line matter; nobody can reach the others.
         """
-        moved = [seen for seen in self._observe_current(plan, base) if seen.has_moved and not seen.is_foreign]
+        return self._undo_unpublished(self._observe_current(plan, base), base, f"undo of {plan.operation_id}")
+
+    def _undo_unpublished(
+        self, observations: Sequence[Observation], base: LoadedManifest, reason: str = "undo of unpublished commits"
+    ) -> LoadedManifest:
+        moved = [seen for seen in observations if seen.has_moved and not seen.is_foreign]
         drifted = self._without_window(moved, base)
         if not drifted:
             return base
-        undo = plan_undo(self._services, base, drifted, f"undo of {plan.operation_id}")
+        undo = plan_undo(self._services, base, drifted, reason)
         if not self._services.claims.claim(undo):
             self._wait_for_claim(undo.target_version)
             raise _lost(undo)
@@ -335,6 +406,9 @@ def _lost(plan: PublishPlan) -> CompareAndSwapLostError:
 
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:
-    holder = f"{plan.writer.host} pid {plan.writer.pid}"
-    details = ClaimHeld(branch=plan.branch, version=plan.target_version, holder=holder, waited_s=0.0)
+    return _still_busy(plan.branch, plan.target_version, f"{plan.writer.host} pid {plan.writer.pid}")
+
+
+def _still_busy(branch: str, version: int, holder: str) -> ClaimBusyError:
+    details = ClaimHeld(branch=branch, version=version, holder=holder, waited_s=0.0)
     return ClaimBusyError("the branch kept moving while an abandoned write was undone", details=details)

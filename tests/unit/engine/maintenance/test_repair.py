@@ -12,7 +12,7 @@ from tests.crash.later import Torn, tear_at
 from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
-from omnigraph.runtime import ManualClock, Runtime, SystemClock, SystemRandomness
+from omnigraph.runtime import ManualClock, Runtime, SystemRandomness, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.claims import identity as writers
 
@@ -83,30 +83,46 @@ def test_nothing_is_settled_while_a_write_waits_to_be_recovered(session, tmp_pat
     assert found(session.repair()) == ("no_drift", "no_op")
 
 
-class WakingClock(SystemClock):
-    """A clock that lets something go on as soon as somebody waits."""
-
-    def __init__(self, event):
-        self.event = event
-
-    def sleep(self, seconds):
-        self.event.set()
-        super().sleep(seconds)
-
-
-def test_a_repair_waits_for_a_write_that_is_published_and_about_to_give_its_claim_back(session, tmp_path):
+def test_a_write_that_is_published_is_not_pending_while_its_claim_is_given_back(session, tmp_path):
     outside(session, tmp_path).optimize.compact_files()
     released = threading.Event()
-    going, looking = Runtime.system(), Runtime(clock=WakingClock(released), randomness=SystemRandomness())
+    going = Runtime.system()
     going.failpoints.enable("txn.release.before_delete", lambda: released.wait(60))
     with open_session(tmp_path / "g", runtime=going) as slow:
         slow.create_branch("side")
         slow.mutate(ADD, {"n": "d"}, branch="side")
-        with open_session(tmp_path / "g", runtime=looking) as other:
-            assert [claim.state for claim in other.repair(branch="side").claims] == ["alive"]
-            assert found(other.repair(branch="side", confirm=True)) == ("no_drift", "no_op")
-        assert released.is_set()
+        # A process asks itself, and another one asks.
+        for asking in (slow, session):
+            assert list((tmp_path / "g" / "__recovery").rglob("*.json"))
+            shown = asking.repair(branch="side")
+            assert (shown.claims, found(shown)) == ((), ("no_drift", "no_op"))
+            status = asking.status(branch="side")
+            assert (status.pending, [line for line in status.advice if "progress" in line]) == ((), [])
+            assert found(asking.repair(branch="side", confirm=True)) == ("no_drift", "no_op")
+        released.set()
     assert found(session.repair(confirm=True)) == ("verified_maintenance", "healed")
+
+
+def test_a_write_that_is_not_published_yet_is_pending(session, tmp_path):
+    begun, may_go_on = threading.Event(), threading.Event()
+    going = Runtime.system()
+
+    def hold():
+        begun.set()
+        assert may_go_on.wait(60)
+
+    going.failpoints.enable("txn.publish.before_cas", hold)
+    with open_session(tmp_path / "g", runtime=going) as slow:
+        writing = start_thread("writing", lambda: slow.mutate(ADD, {"n": "d"}))
+        assert begun.wait(60)
+        assert [claim.state for claim in session.repair().claims] == ["alive"]
+        (key,) = session.status().pending
+        assert key.startswith("__recovery/main~main/")
+        with pytest.raises(ClaimBusyError):
+            session.repair(confirm=True)
+        may_go_on.set()
+        writing.join(60)
+    assert people(session) == ["a", "b", "c", "d"]
 
 
 def test_a_repair_shows_a_silent_write_and_ends_it_when_it_was_watched_long_enough(tmp_path, monkeypatch):

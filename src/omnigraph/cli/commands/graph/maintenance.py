@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -189,8 +190,9 @@ def repair(
     """Show tables that were changed by something other than omnigraph, and adopt or discard the changes.
 
     A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard. Damaged
-    projections are shown, too, and dropped with --confirm; optimize builds them again.
-    Exits with code 11 if a change still needs that decision.
+    projections are shown, too, and dropped with --confirm; optimize builds them again. Damaged claims of writes, which
+    block the branch, are shown with what storage says of them; --confirm settles those that can be settled safely.
+    Exits with code 11 if a change still needs a decision, or a damaged claim was left alone.
     """
     address = graph_address(graph, is_direct=True)
     order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
@@ -208,6 +210,7 @@ def repair(
         "graph_manifest_version": result.manifest_version,
         "datasets": [table.to_json() for table in result.tables],
         **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
+        **({"damaged_claims": [asdict(claim) for claim in result.damaged]} if result.damaged else {}),
         "projections": [projection.to_json() for projection in result.projections],
     }
     report = PlainReport(document=document, lines=list(result.lines()), remarks=list(_remarks(result)))
@@ -229,7 +232,8 @@ def _claim(claim: PendingClaim) -> dict[str, Any]:
 def _remarks(result: RepairResult) -> Iterator[str]:
     actions: set[str] = {table.action for table in result.tables}
     actions |= {projection.action for projection in result.projections}
-    if "preview" in actions or (result.claims and not result.tables):
+    settleable = [claim for claim in result.damaged if not claim.is_settled and claim.settlement != "refused"]
+    if "preview" in actions or (not result.tables and (result.claims or settleable)):
         yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"
