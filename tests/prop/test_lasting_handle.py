@@ -29,8 +29,8 @@ from tests.prop.lasting_graph import SCHEMA, Change, Changes, ConflictError, Mod
 from tests.prop.lasting_reads import Read, Reads, whole
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
-SEEDS = [int(os.environ["LASTING_SEED"])] if "LASTING_SEED" in os.environ else range(1000, 1040 if LONG else 1006)
-STEPS = 3000 if LONG else 700
+SEEDS = [int(os.environ["LASTING_SEED"])] if "LASTING_SEED" in os.environ else range(1000, 1040 if LONG else 1004)
+STEPS = 3000 if LONG else 500
 # Reads of one form after each step, of all forms and of other states now and then.
 _SOME, _ALL_EVERY = 4, 20
 _REMEMBERED = 6
@@ -74,7 +74,7 @@ class Run:
         ways = (self.change, self.transaction, self.load, self.branch, self.merge, self.optimize, self.cleanup)
         ways += (self.reopen,)
         for self.step in range(1, steps + 1):
-            (way,) = self.random.choices(ways, (100, 5, 4, 2, 3, 1, 0.5, 0.5))
+            (way,) = self.random.choices(ways, (100, 5, 4, 2, 5, 1, 0.5, 0.5))
             way()
             self.compare()
 
@@ -127,8 +127,9 @@ class Run:
             self._note("branch")
 
     def merge(self) -> None:
-        """Merge the branch, which may be refused."""
+        """Merge the branch, which may be refused; begin one where there is none."""
         if "side" not in self.branches:
+            self.branch()
             return
         try:
             self._writer().merge("side")
@@ -246,14 +247,15 @@ def last(root: Path, seed: int, steps: int, monkeypatch: pytest.MonkeyPatch, *, 
     return run.done
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [9, 10])
 def test_a_handle_that_stays_open_reads_what_there_is(tmp_path, monkeypatch, seed):
-    done = last(tmp_path / "g", seed, 250, monkeypatch, checks=seed == 1)
-    assert {"node upsert", "edge insert", "delete", "transaction", "load", "branch", "merge", "optimize"} <= set(done)
+    done = last(tmp_path / "g", seed, 120, monkeypatch, checks=seed == 9)
+    assert {"node upsert", "edge insert", "delete", "transaction", "load", "branch"} <= set(done)
 
 
 @pytest.mark.more
 @pytest.mark.timeout(3600 if LONG else 900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_handle_that_stays_open_for_long_reads_what_there_is(tmp_path, monkeypatch, seed):
-    last(tmp_path / "g", seed, STEPS, monkeypatch, checks=seed % 2 == 0)
+    done = last(tmp_path / "g", seed, STEPS, monkeypatch, checks=seed % 2 == 0)
+    assert {"merge", "optimize", "cleanup", "rollback", "matched delete ends"} <= set(done)
