@@ -409,6 +409,8 @@ def test_no_operation_is_executed_for_who_may_do_nothing(caller: Caller, name: s
     declared = all_operations()[name]
     given = {"number": 1, "ref": "main", "before": "main", "after": "draft", "source": "draft"}
     given |= {"commit_id": caller.servers.head, "sources": [SentSource(file="0", format="jsonl")]}
+    # Of the right types: what is malformed is refused before anybody is asked.
+    given |= {"batches": [{}], "call": QueryRequest(text=READ), "limit": 5, "rows": [{}]}
     required = {one.name: given.get(one.name, "x") for one in fields(declared) if one.default is MISSING}
     document = encode_frame(FrameKind.RECORD, json.dumps(request_to_json(declared(**required))).encode())
     files = encode_frame(FrameKind.FILE, b'{"name": "0"}') + encode_frame(FrameKind.END, b"{}")
