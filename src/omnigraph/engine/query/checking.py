@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.query.search.index import TextIndex
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET
-from omnigraph.engine.query.topology.image import TableImage
-from omnigraph.engine.query.topology.layers import LayeredEdges
-from omnigraph.engine.query.topology.node_numbers import NodeNumbers
+from omnigraph.engine.query.topology.segments import SOURCE, TARGET
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import Direction
 from omnigraph.store.tables.pinned import KEY, ROW_ID
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.search.index import TextIndex
+    from omnigraph.engine.query.topology.image import TableImage
+    from omnigraph.engine.query.topology.layers import LayeredEdges
+    from omnigraph.engine.query.topology.node_numbers import NodeNumbers
 
 Numbers = npt.NDArray[Any]
 
@@ -75,7 +77,7 @@ def check_layers(layers: LayeredEdges) -> None:
 
 def check_texts(index: TextIndex, texts: pa.ChunkedArray) -> None:
     """Compare the index of a version with one that is made of its texts, by code, and nothing else."""
-    plain = TextIndex.build(texts, lambda _: None)
+    plain = type(index).build(texts, lambda _: None)
     for name in ("row_count", "text_count", "term_count"):
         _expect(index, name, getattr(index, name), getattr(plain, name))
     terms = {term for one in (index, plain) for part in one.parts for term in part.postings.terms.to_pylist()}

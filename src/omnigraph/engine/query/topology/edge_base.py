@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from omnigraph.engine.query.topology.adjacency import Entries, Integers, Links, code_width, first_entries, sorted_links
 from omnigraph.engine.query.topology.budget import ByteBudgetCache
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check, EdgeEnds, find_ends
+from omnigraph.engine.query.topology.ends import Check, EdgeEnds, find_ends
 from omnigraph.engine.query.topology.image import TableImage
-from omnigraph.engine.query.topology.segments import SegmentPool
+from omnigraph.engine.query.topology.segments import SOURCE, TARGET, SegmentPool
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import Match, cover, match
 from omnigraph.store.projections.files import Projection, ProjectionStore

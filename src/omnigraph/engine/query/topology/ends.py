@@ -12,13 +12,10 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology.adjacency import code_width
 from omnigraph.engine.query.topology.image import TableImage
-from omnigraph.engine.query.topology.segments import Codes
+from omnigraph.engine.query.topology.segments import SOURCE, TARGET, Codes
 from omnigraph.records import record
 from omnigraph.runtime import run_both
 from omnigraph.store.tables.pinned import KEY
-
-SOURCE = "src"
-TARGET = "dst"
 
 # Ids are resolved about so many edges at a time, which bounds the text in memory and the time until the next check.
 _EDGES_AT_ONCE = 1 << 20

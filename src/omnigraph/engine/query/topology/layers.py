@@ -32,10 +32,11 @@ from omnigraph.engine.query.topology.adjacency import (
     spread,
 )
 from omnigraph.engine.query.topology.edge_base import EDGE_COLUMNS, BaseLinks, EdgeBase, Side
-from omnigraph.engine.query.topology.ends import SOURCE, TARGET, Check
+from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.node_numbers import NodeNumbers, Numbers
 from omnigraph.engine.query.topology.overlay import OverlaidAdjacency, sorted_run
+from omnigraph.engine.query.topology.segments import SOURCE, TARGET
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.projections.coverage import Piece

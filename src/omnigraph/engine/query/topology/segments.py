@@ -32,6 +32,10 @@ from omnigraph.store.tables.tail import BlockKey
 Codes = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
 
+# The columns of an edge table that hold the ids of its ends.
+SOURCE = "src"
+TARGET = "dst"
+
 ROW_ID_BYTES = 8
 # A table of places by row id is made while it has at most this many slots per row.
 _SLOTS_PER_ROW = 8
