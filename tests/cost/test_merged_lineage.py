@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from omnigraph.engine.maintenance.retention import Retention, decide_kept, read_histories
 from omnigraph.history.merge.lineage import relate
 from omnigraph.runtime import counting
 from omnigraph.txn.branches.incarnation import BranchIncarnation
@@ -147,6 +148,28 @@ def test_a_branch_that_is_in_no_other_history_is_merged_without_reading_records(
         add_merge(driver, number)
     found = relate(driver.graph, driver.graph.snapshot(name), driver.graph.snapshot(ROOT))
     assert len(found.commits) == 1
+
+
+def test_a_cleanup_reads_the_records_of_those_merges_alone_that_not_every_branch_has(twins, monkeypatch):
+    graph, name = twins[0].graph, BranchName("late")
+    graph.create_branch(name)
+    for number in range(3):
+        add_merge(twins[0], number)
+    read = set()
+    monkeypatch.setattr(
+        MergeRecords, "read", lambda self, merge, real=MergeRecords.read: read.add(merge.id) or real(self, merge)
+    )
+    histories = read_histories(graph)
+    decide_kept(graph, histories, Retention(keep=1), 0)
+    (main,) = (history for history in histories if history.ref is None)
+    merges = {made.id: made.version for made in main.own if made.merge is not None}
+    # The state that a branch began at may be one of a merge, too.
+    begun = min(history.ref.forked_version for history in histories if history.ref is not None)
+    later = {merge for merge, version in merges.items() if version >= begun}
+    assert len(merges) >= MERGED + 3
+    assert len(later) < len(merges) / 2
+    assert 3 <= len(read) <= len(later)
+    assert read <= later
 
 
 def test_deleting_a_branch_that_was_merged_costs_a_constant(fresh_driver, endpoint):
