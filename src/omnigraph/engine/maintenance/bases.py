@@ -30,7 +30,7 @@ from omnigraph.values import CommitId
 
 @record
 class Made:
-    """What cleanup has to know of a commit: where its state is, when it was published, and its parents.
+    """A commit as cleanup needs it: where its state is, when it was published, and its parents.
 
     ``merge`` is the commit itself if it has a second parent.
     """
@@ -93,17 +93,17 @@ class MergeBases:
             for one in self._read(unread):
                 self._learn(Made.of(one.commit, one.line))
         having = self._having
-        worse = {parent for made in self._found() for parent in made.parents if having.get(parent) == having[made.id]}
-        return tuple(made for made in self._found() if made.id not in worse and having[made.id].bit_count() > 1)
+        worse = {parent for made in self._reached() for parent in made.parents if having.get(parent) == having[made.id]}
+        return tuple(made for made in self._reached() if made.id not in worse and having[made.id].bit_count() > 1)
 
-    def _found(self) -> Iterable[Made]:
+    def _reached(self) -> Iterable[Made]:
         return (self._commits[commit_id] for commit_id in self._having if commit_id in self._commits)
 
     def _give(self, commit_id: CommitId, starts: int) -> None:
-        known = self._having.get(commit_id, 0)
-        if known | starts != known:
+        before = self._having.get(commit_id, 0)
+        if before | starts != before:
             # One number for all commits that the same starts have: a long history takes no more for it.
-            self._having[commit_id] = known | starts if known else starts
+            self._having[commit_id] = before | starts if before else starts
             self._wait(commit_id)
 
     def _wait(self, commit_id: CommitId) -> None:
@@ -127,7 +127,7 @@ class MergeBases:
         """Yield merges whose second parent is on no live branch and was not read."""
         return [
             made.merge
-            for made in self._found()
+            for made in self._reached()
             if made.merge is not None
             and made.merge.merged_parent not in self._commits
             and self._having[made.id] != everyone

@@ -191,8 +191,8 @@ def _referred_to(
 def _starts(kept: Sequence[KeptVersions], commits: Mapping[CommitId, Made]) -> Iterator[CommitId]:
     """Yield the commits that branches are at, and those that a branch can be created from.
 
-    Between two merges the later state of a branch stands for the earlier ones: all that it has beyond them are commits
-    of the branch itself, of which the earlier state is the best that another one can have.
+    Of the states of a branch between two merges the latest is enough: all that it has beyond an earlier one are commits
+    of the branch itself, and another branch that has one of these has the earlier state.
     """
     for item in kept:
         yield item.history.newest.state.head.commit

@@ -71,7 +71,7 @@ def base_gone(source: GraphSnapshot, target: GraphSnapshot, commit: CommitId, br
 
 
 def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, incarnations: Collection[str]) -> bool:
-    """Whether marks say that no other branch has commits of a line; of main there are no marks.
+    """Tell by marks if no other branch has commits of a line; of main there are no marks.
 
     That spares reading what every merge into the other branch brought. ``incarnations`` are the two branches: another
     one that once had the name of one of them may have brought commits elsewhere.

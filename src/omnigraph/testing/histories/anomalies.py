@@ -14,11 +14,11 @@ had ended (rt). An isolation level forbids cycles of some of these:
 | G2 | a cycle with several rw: write skew, long forks | serializable |
 | … in real time | a cycle of the same kind that needs rt: stale reads | strict serializability |
 
-Beside these, a list itself can be wrong: ``garbage`` nobody appended, ``duplicate`` is there twice, ``order`` differs
-between two reads, ``internal`` does not fit to what the same transaction did before.
+A list itself can be wrong, too: ``garbage`` has a value that no transaction appended, ``duplicate`` has one twice,
+``order`` differs from another read, ``internal`` does not end with what the same transaction appended before.
 
-A transaction without an answer counts as committed if somebody has read what it wrote, and else as one that never was:
-nothing can depend on it.
+A transaction without an answer counts as committed if another one has read what it wrote, and is left out otherwise:
+nothing depends on it.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Anomaly:
 def find_anomalies(history: Sequence[Transaction]) -> tuple[Anomaly, ...]:
     """Return the anomalies of a history: all that single reads show, and a cycle of each component of dependencies."""
     happened = _Happened(history)
-    found = [*happened.find_bad_reads(), *happened.find_inner()]
-    if any(one.kind in {"garbage", "duplicate", "order", "internal", "G1a"} for one in found):
+    anomalies = [*happened.find_bad_reads(), *happened.find_inner()]
+    if any(one.kind in {"garbage", "duplicate", "order", "internal", "G1a"} for one in anomalies):
         # The versions of a key have no order, so that nothing can be said about dependencies.
-        return tuple(found)
-    return (*found, *_Dependencies(happened).find_cycles())
+        return tuple(anomalies)
+    return (*anomalies, *_Dependencies(happened).find_cycles())
 
 
 class _Happened:
@@ -143,7 +143,7 @@ def _with_own(one: Transaction) -> Iterator[tuple[Read, tuple[str, ...]]]:
 
 
 class _Dependencies:
-    """Which transaction depends on which, and why. Nodes are their numbers, and moments in time."""
+    """The dependencies between transactions. Nodes are the numbers of these, and moments in time."""
 
     def __init__(self, happened: _Happened) -> None:
         self._transactions = happened.transactions
@@ -173,7 +173,7 @@ class _Dependencies:
             self._edges.setdefault(one, {}).setdefault(other, {}).setdefault(kind, key)
 
     def _add_time(self) -> None:
-        """Add a moment for each end: behind it comes what began later."""
+        """Add a moment for each end: it follows that transaction, and what began later follows it."""
         count = len(self._transactions)
         ends = sorted((one.ended_ns, place) for place, one in enumerate(self._transactions) if one.ended_ns is not None)
         moments = [ended_ns for ended_ns, _ in ends]
@@ -188,13 +188,13 @@ class _Dependencies:
 
     def find_cycles(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each component of transactions that depend on each other."""
-        known: set[int] = set()
+        classified: set[int] = set()
         for needs_time in (False, True):
             everything: set[Dependency] = {"ww", "wr", "rw", "rt"} if needs_time else {"ww", "wr", "rw"}
             for component in find_components(list(self._edges), self._following(everything)):
-                if known.isdisjoint(component):
+                if classified.isdisjoint(component):
                     yield self._classified(component, needs_time=needs_time)
-                    known |= component
+                    classified |= component
 
     def _following(self, kinds: set[Dependency]) -> Callable[[int], Iterable[int]]:
         def following(node: int) -> Iterable[int]:
@@ -223,8 +223,8 @@ class _Dependencies:
         members = [parts[0]]
         for place, (one, other) in enumerate(pairwise(cycle)):
             why = self._edges[one][other]
-            wanted = {closing} if place == 0 else over
-            label = next((f"{each} {key}" for each, key in why.items() if each in wanted), "rt")
+            allowed = {closing} if place == 0 else over
+            label = next((f"{each} {key}" for each, key in why.items() if each in allowed), "rt")
             if other < count:
                 parts.append(f"-{label}-> {self._transactions[other].id}")
                 members.append(self._transactions[other].id)

@@ -30,11 +30,11 @@ def find_components(nodes: Iterable[int], following: Following) -> Iterator[froz
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
                     cut = stack.index(node) if stack[-1] != node else len(stack) - 1
-                    found = frozenset(stack[cut:])
+                    component = frozenset(stack[cut:])
                     del stack[cut:]
-                    on_stack -= found
-                    if len(found) > 1:
-                        yield found
+                    on_stack -= component
+                    if len(component) > 1:
+                        yield component
             elif other not in index:
                 index[other] = low[other] = len(index)
                 stack.append(other)
@@ -45,7 +45,7 @@ def find_components(nodes: Iterable[int], following: Following) -> Iterator[froz
 
 
 def find_path(start: int, goal: int, inside: Collection[int], following: Following) -> tuple[int, ...] | None:
-    """Return a shortest path from one node to another one that stays inside some nodes; None if there is none."""
+    """Return a shortest path from one node to another one that stays inside some nodes; or None."""
     came_from: dict[int, int] = {start: start}
     waiting = deque([start])
     while waiting:

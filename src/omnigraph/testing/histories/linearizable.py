@@ -38,7 +38,7 @@ class Call:
 
 
 def is_linearizable(calls: Sequence[Call], initial: str | None) -> bool:
-    """Whether there is an order of the calls, each between its begin and its end, in which a register answers so."""
+    """Return True if a register can have answered so, each call taking effect between its begin and its end."""
     # Of two events of one moment the begin comes first: the calls may have met.
     events = sorted(
         event
@@ -65,20 +65,20 @@ def _after(
 ) -> set[_Configuration]:
     """Return the configurations in which a call that returns has taken effect."""
     waiting, seen = list(configurations), set(configurations)
-    found: set[_Configuration] = set()
+    after: set[_Configuration] = set()
     while waiting:
         value, taken = waiting.pop()
         if number in taken:
             # It has returned and cannot be mistaken any more.
-            found.add((value, taken - {number}))
+            after.add((value, taken - {number}))
             continue
         for other in under_way - taken:
-            is_possible, after = _effect(calls[other], value)
-            following = (after, taken | {other})
+            is_possible, changed = _effect(calls[other], value)
+            following = (changed, taken | {other})
             if is_possible and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return found
+    return after
 
 
 def _effect(call: Call, value: str | None) -> tuple[bool, str | None]:

@@ -1,4 +1,4 @@
-"""What clients did and saw: transactions that read lists and append to them.
+"""Transactions of clients, which read lists and append to them.
 
 No value is appended to a key twice, so a list tells which transactions wrote it, and in which order. Nothing else is
 needed to know the order of the versions of a key; what the database says about itself is not used.
@@ -49,10 +49,10 @@ class Transaction:
 
     @property
     def appends(self) -> tuple[Append, ...]:
-        """What it wrote, in order."""
+        """Its appends, in order."""
         return tuple(call for call in self.calls if isinstance(call, Append))
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What it saw, in order."""
+        """Its reads, in order."""
         return tuple(call for call in self.calls if isinstance(call, Read))
