@@ -29,7 +29,7 @@ from omnigraph.operations.wire import (
     answer_request,
     encode_frame,
 )
-from omnigraph.operations.wire.files import PlacedFiles
+from omnigraph.operations.wire.files import MOST_FILES, PlacedFiles
 from omnigraph.operations.writes import LoadRequest, SentSource
 from tests.hostile_requests import SCHEMA, base, places
 from tests.server.process import run_server
@@ -207,6 +207,31 @@ def test_a_name_of_a_file_is_no_path(served, name):
 def test_a_source_is_one_file_that_came_with_the_request(served, names, source, status):
     headers = {**WIRE, "content-type": MEDIA_TYPE}
     assert post(served, load_of(names, [source]), headers).status_code == status
+
+
+@pytest.mark.parametrize("several", [True, False], ids=["files", "sources"])
+def test_a_request_has_a_bounded_number_of_files(served, several):
+    """An empty file is a few bytes to send, and a file to make, open and remove for the server."""
+    headers = {**WIRE, "content-type": MEDIA_TYPE}
+    names = [str(number) for number in range(MOST_FILES + 1 if several else 1)]
+    sources = [sent("0")] * (1 if several else MOST_FILES + 1)
+    answer = post(served, load_of(names, sources, mode="merge"), headers)
+    assert answer.status_code == 413, answer.text
+    assert answer.json()["resource_limit"] == {
+        "resource": "request_files",
+        "limit": MOST_FILES,
+        "actual": MOST_FILES + 1,
+    }
+
+
+def test_a_deep_request_with_files_is_refused(served):
+    headers = {**WIRE, "content-type": MEDIA_TYPE}
+    deep = b"[" * 100_000 + b"]" * 100_000
+    content = encode_frame(FrameKind.RECORD, b'{"operation": "load", "sources": ' + deep + b"}")
+    assert post(served, content, headers).status_code == 400
+    named = b'{"name": ' + deep + b"}"
+    content = load_of([], [sent("0")]) + encode_frame(FrameKind.FILE, named) + encode_frame(FrameKind.END, b"{}")
+    assert post(served, content, headers).status_code == 400
 
 
 def test_neither_a_link_nor_a_folder_is_taken_for_an_upload(canary):

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from omnigraph.errors import (
     BadValue,
+    BodyTooLargeError,
     FormatMismatch,
+    LimitExceeded,
     OmnigraphError,
     RemoteUnsupportedError,
     ServerIncompatibleError,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _ERRORS = "errors"
 _OUT = "out"
 _LONGEST_NAME = 255
+# More of them cost a server far more than the bytes that they take to send.
+MOST_FILES = 4096
 
 
 @record
@@ -70,7 +74,9 @@ class UploadFolder:
 
         Raises:
             UsageError: another one has the name, or it is none that a file can be sent under.
+            BodyTooLargeError: there are too many.
         """
+        _check_count(len(self._files) + 1)
         if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME or name in self._files:
             expected = f"a name of its own with 1 to {_LONGEST_NAME} printable characters"
             details = BadValue(what="file", value=ascii(name)[:100], expected=expected)
@@ -143,6 +149,7 @@ class PlacedFiles:
 
         Raises:
             RemoteUnsupportedError: it names a source that did not travel with it.
+            BodyTooLargeError: it names more sources than files may travel with it.
         """
         if isinstance(request, CallInTransactionRequest):
             inner = cls.of(request.call, folder)
@@ -153,6 +160,7 @@ class PlacedFiles:
             return cls(request=replace(request, to=str(out)), folder=folder.path, called=called)
         if not isinstance(request, LoadRequest):
             return cls(request=request)
+        _check_count(len(request.sources))
         called = {}
         errors_to = None
         if request.errors_to is not None:
@@ -179,6 +187,12 @@ class PlacedFiles:
     def relabel(self, error: OmnigraphError) -> OmnigraphError:
         """Return an error that calls paths as the caller does."""
         return error_from_json(_renamed(error.to_json(), self.called)) if self.called else error
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_FILES:
+        details = LimitExceeded(resource="request_files", limit=MOST_FILES, actual=count)
+        raise BodyTooLargeError(f"the request has more than {MOST_FILES} files", details=details)
 
 
 def _placed(sent: object, folder: UploadFolder) -> Source:

@@ -35,7 +35,7 @@ async def read_upload(request: Request, folder: UploadFolder, limit: int, second
         run: runs a function in a thread.
 
     Raises:
-        BodyTooLargeError: it is longer.
+        BodyTooLargeError: it is longer, or holds too many files.
         BodyTimeoutError: it did not go on in time.
         MediaTypeError: it is packed.
         RequestFormatError: it is not such a body, or broke off.
