@@ -44,7 +44,7 @@ async def client_of(service: Service, headers: Mapping[str, str] | None = None) 
     """Return a client of a server that has no socket; the server is closed behind it."""
     transport = httpx2.ASGITransport(create_app(service))
     try:
-        async with httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
             yield http
     finally:
         service.close()

@@ -51,7 +51,7 @@ class IdentityProviderError(OmnigraphError):
 
 
 class OriginError(OmnigraphError, PermissionError):
-    """A request names a host or comes from a page that the tools for agents are not offered to."""
+    """A request names a host, or comes from a page, that the server does not answer."""
 
     row = ErrorRow(
         code="request.origin",

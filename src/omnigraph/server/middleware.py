@@ -9,9 +9,11 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.errors import InternalError, OmnigraphError, ServerEndingError
+from omnigraph.server.access.origins import check_origin
 from omnigraph.server.config import is_graph_id
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.service import INNER_SLASH, Service, encode
@@ -106,8 +108,17 @@ class Around:
             return
         scope["path"] = path
         if path not in PUBLIC:
+            self._check_origin(scope)
             scope["omnigraph.actor"] = await self._service.authenticate(scope)
         await self._app(scope, receive, send)
+
+    def _check_origin(self, scope: Scope) -> None:
+        """Refuse what a page in a browser sends to an open server: there is no token that the page would lack."""
+        service = self._service
+        if service.access.is_open:
+            headers = Headers(scope=scope)
+            hosts = service.control.settings.agents.hosts
+            check_origin(headers.get("host"), headers.get("origin"), bind=service.settings.host, hosts=hosts)
 
 
 def refusing(app: ASGIApp) -> ASGIApp:

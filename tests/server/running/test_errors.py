@@ -97,7 +97,7 @@ def test_what_should_not_happen_is_an_error_like_every_other(tmp_path, monkeypat
 
         path = "/graphs/g/schema"
         scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
-        scope |= {"headers": [(b"x-request-id", b"mine-2")], "http_version": "1.1"}
+        scope |= {"headers": [(b"host", b"localhost"), (b"x-request-id", b"mine-2")], "http_version": "1.1"}
         await create_app(service)(scope, receive, send)
 
     asyncio.run(run())

@@ -70,7 +70,7 @@ REFUSED = {
     "greeting of TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(50) + b"\r\n\r\n",
     "greeting of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "no host": b"GET /healthz HTTP/1.1\r\n\r\n",
-    "two hosts": b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "two hosts": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n",
     "line break in the path": b"GET /health\nz HTTP/1.1\r\nHost: a\r\n\r\n",
     "control character in the path": b"GET /health\x1bz HTTP/1.1\r\nHost: a\r\n\r\n",
     "NUL in a header": head("GET", "/healthz", "X-Request-Id: a\0b"),
@@ -179,6 +179,35 @@ def test_a_sender_that_asks_first_is_told_to_go_on_or_is_refused(strict: Running
         assert status(read_all(connection)) == 200
     assert status(exchange(strict, head("POST", f"{GRAPH}/query", *ask, f"Content-Length: {1 << 30}"))) == 413
     assert status(exchange(strict, head("POST", f"{GRAPH}/nothing", *ask, "Content-Length: 5"))) == 404
+
+
+@pytest.mark.parametrize("path", [f"{GRAPH}/schema", f"{GRAPH}/operations", "/graphs", f"{GRAPH}/none"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_page_reaches_no_open_server_through_a_name_of_its_own(
+    strict: RunningServer, path: str, headers: dict[str, str]
+):
+    with strict.client() as http:
+        for method in ("GET", "POST", "OPTIONS"):
+            answer = http.request(method, path, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+            assert "OMNIGRAPH_MCP_HOSTS" in answer.json()["error"], answer.text
+        assert http.get("/healthz", headers=headers).status_code == 200
+
+
+def test_names_of_this_machine_reach_an_open_server(strict: RunningServer):
+    with strict.client() as http:
+        for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80"):
+            assert http.get(f"{GRAPH}/schema", headers={"Host": host}).status_code == 200
+        page = {"Origin": "http://localhost:3000"}
+        assert http.get(f"{GRAPH}/schema", headers=page).status_code == 200
 
 
 def named(name: object) -> bytes:

@@ -114,7 +114,7 @@ async def send_many(server: RunningServer, paths: list[bytes], each: int) -> Cou
     async def sender(path: bytes) -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         for _ in range(each):
-            writer.write(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+            writer.write(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
             answer = await reader.readuntil(b"\r\n\r\n")
             length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
             await reader.readexactly(length)

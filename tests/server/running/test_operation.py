@@ -135,7 +135,7 @@ def test_a_write_whose_client_goes_away_is_finished_and_the_server_drains_before
     host, _, port = held.server.url.removeprefix("http://").partition(":")
     body = json.dumps({"query": ADD, "params": {"slug": "alone"}}).encode()
     head = (
-        "POST /graphs/g/mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /graphs/g/mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"X-Request-Id: left\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), WAIT_S) as connection:

@@ -62,7 +62,7 @@ def drip(server: RunningServer, head: bytes, pieces: Iterable[bytes]) -> bytes:
 
 def head(method: str, path: str, *lines: str, body: bytes | None = None) -> bytes:
     """Return a request; the last one of its connection unless ``lines`` say so."""
-    told = [f"{method} {path} HTTP/1.1", "Host: a", *lines]
+    told = [f"{method} {path} HTTP/1.1", "Host: localhost", *lines]
     if not any(line.lower().startswith("connection:") for line in lines):
         told.append("Connection: close")
     if body is not None:

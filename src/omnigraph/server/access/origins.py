@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from omnigraph.errors import BadValue, OriginError
@@ -13,8 +14,9 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Collection[str]) -> None:
     """Return if a request may name a host, and come from a page.
 
-    A server on loopback is reached by the names of loopback, and every server by those that its operator lists. One
-    that listens elsewhere without such a list is reached by any name, and by pages that it serves itself.
+    A server on loopback is reached by the names of loopback, and every server by those that its operator lists and by
+    the address where it listens. One that listens elsewhere without such a list is reached by any name, and by pages
+    that it serves itself.
 
     Args:
         host: the header ``Host``.
@@ -25,7 +27,9 @@ def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Coll
     Raises:
         OriginError: it may not.
     """
-    known = {*hosts, *(_LOOPBACK if bind in _LOOPBACK else ())}
+    known = {*hosts, *(_LOOPBACK if _is_loopback(bind) else ())}
+    if known:
+        known.add(bind.lower())
     named = _name(f"//{host}") if host else None
     if known and named not in known:
         raise _refused("Host", host, known)
@@ -34,6 +38,13 @@ def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Coll
     page = _name(origin)
     if page is None or (page not in known if known else page != named):
         raise _refused("Origin", origin, known)
+
+
+def _is_loopback(bind: str) -> bool:
+    try:
+        return ip_address(bind).is_loopback
+    except ValueError:
+        return bind.lower() in _LOOPBACK
 
 
 def _name(address: str) -> str | None:
@@ -46,4 +57,5 @@ def _name(address: str) -> str | None:
 def _refused(header: str, value: str | None, known: Collection[str]) -> OriginError:
     shown = (value or "")[:100]
     details = BadValue(what=header, value=shown, expected=", ".join(sorted(known)) or "the server's own name")
-    return OriginError(f"{header} '{shown}' is not allowed", details=details)
+    message = f"{header} '{shown}' is not allowed: it is not among the names of OMNIGRAPH_MCP_HOSTS"
+    return OriginError(message, details=details)

@@ -110,7 +110,8 @@ class AgentSettings:
         is_on: whether they are; ``OMNIGRAPH_MCP``, ``0`` to say no.
         is_read_only: whether no tool is offered that writes; ``OMNIGRAPH_MCP_READ_ONLY``.
         query_tools: how many stored queries become tools of their own; ``OMNIGRAPH_MCP_QUERY_TOOLS``.
-        hosts: the names that requests may be sent to and come from; ``OMNIGRAPH_MCP_HOSTS``, separated by commas.
+        hosts: the names that requests of agents, and all requests to an open server, may be sent to and come from;
+            ``OMNIGRAPH_MCP_HOSTS``, separated by commas.
     """
 
     is_on: bool = True
