@@ -175,8 +175,11 @@ def open_storage(
     with quick_imports():
         from omnigraph.engine.open_graph import OpenGraph  # noqa: PLC0415 - for arguments that make sense
         from omnigraph.operations.local import LocalBackend  # noqa: PLC0415 - see above
+        from omnigraph.runtime.context import remember_commits  # noqa: PLC0415 - see above
         from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
 
+    if mode == "read_write":
+        remember_commits()
     allowed: dict[str, Any] = {}
     if blob_bases:
         from omnigraph.engine.external_blobs import ExternalBlobs  # noqa: PLC0415 - few commands name any

@@ -26,7 +26,6 @@ from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app, own_proces
 from omnigraph.cli.output import Output, choose_output, write_interrupt, write_line
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import BadValue, FileAccessError, InternalError, OmnigraphError, UsageError
-from omnigraph.runtime.commits import telling_commits
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -56,12 +55,13 @@ def run(command: Callable[[], int], argv: Sequence[str]) -> int:
     output = choose_output(as_json=wants_json(argv))
     _replace_closed_streams()
     try:
-        with telling_commits():
-            code = _attempt(command, output)
+        code = _attempt(command, output)
         # What is buffered must meet a closed pipe here, not while the interpreter shuts down.
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort) as interrupt:
-        write_interrupt(interrupt)
+        from omnigraph.runtime.context import last_commit  # noqa: PLC0415 - help needs none of it
+
+        write_interrupt(interrupt, last_commit())
         # A reader that is slow enough to be interrupted must not be waited for.
         _forget_stdout()
         return INTERRUPTED

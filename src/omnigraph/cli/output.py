@@ -203,9 +203,11 @@ def _own_members(error: OmnigraphError) -> dict[str, Any]:
             return {}
 
 
-def write_interrupt(interrupt: BaseException) -> bool:
+def write_interrupt(interrupt: BaseException, last_commit: tuple[str, str] | None = None) -> bool:
     """Say on standard error what became of a write that could not be cancelled; return whether there was one."""
     told = WriteInterruptedError.within(interrupt)
+    if told is None and last_commit is not None:
+        told = WriteInterruptedError(*last_commit, lambda: "published")
     if told is None or told.outcome == "cancelled":
         return False
     write_line(str(told), sys.stderr)

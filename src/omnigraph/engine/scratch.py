@@ -16,7 +16,6 @@ from typing import Self
 
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.records import record
-from omnigraph.runtime.folders import user_number
 
 _PREFIX = "omnigraph-tmp-"
 
@@ -80,7 +79,7 @@ def _remove_abandoned(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_uid == user_number():
+        if os.fstat(lock).st_uid == os.geteuid():
             shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(lock)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from omnigraph.runtime.folders import private_folder, user_number
-
 CACHE_VARIABLE = "OMNIGRAPH_CACHE"
 
 
@@ -17,6 +15,8 @@ def cache_folder(name: str, environment: Mapping[str, str]) -> Path:
 
     ``OMNIGRAPH_CACHE`` names the folder that it is in, else it is in the cache folder of the user.
     """
+    from omnigraph.runtime.folders import private_folder, user_number  # noqa: PLC0415 - a local graph has no cache
+
     chosen = environment.get(CACHE_VARIABLE)
     base = Path(chosen) if chosen else _user_caches(environment) / "omnigraph"
     for folder in (base.absolute() / name, Path(tempfile.gettempdir()) / f"omnigraph-{name}-{user_number()}"):

@@ -1,4 +1,4 @@
-"""The call that is being executed: which request it belongs to, and how much it may take.
+"""The call that is being executed: which request it belongs to, how much it may take, and the commits it has made.
 
 A server sets it for each request; whatever the request makes the engine do finds it in its context, also in another
 thread that :func:`~omnigraph.runtime.in_context` carries it into. Outside of a request it is empty.
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from omnigraph.errors import WriteInterruptedError
 from omnigraph.records import record
 
 
@@ -46,6 +47,8 @@ class CallContext:
 
 _NO_CALL = CallContext()
 _current: ContextVar[CallContext] = ContextVar("omnigraph_call", default=_NO_CALL)
+# The branches and ids of the commits that the call has made so far, for whoever interrupts it.
+_made: ContextVar[list[tuple[str, str]] | None] = ContextVar("omnigraph_commits", default=None)
 
 
 def current_call() -> CallContext:
@@ -61,6 +64,44 @@ def calling(call: CallContext) -> Iterator[CallContext]:
         yield call
     finally:
         _current.reset(token)
+
+
+def note_commit(branch: str, commit_id: str) -> None:
+    """Say that the call that is being executed has published a commit."""
+    made = _made.get()
+    if made is not None:
+        made.append((branch, commit_id))
+
+
+@contextmanager
+def telling_commits() -> Iterator[None]:
+    """Let an interrupt of the block say which commit the block has published last, if any.
+
+    Raises:
+        WriteInterruptedError: there was one.
+    """
+    known = _made.get()
+    made = [] if known is None else known
+    token, count = _made.set(made), len(made)
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if len(made) == count or WriteInterruptedError.within(interrupt) is not None:
+            raise
+        raise WriteInterruptedError(*made[-1], lambda: "published") from interrupt
+    finally:
+        _made.reset(token)
+
+
+def remember_commits() -> None:
+    """Remember from here on which commits this context has made."""
+    _made.set([])
+
+
+def last_commit() -> tuple[str, str] | None:
+    """Return branch and id of the last commit that was remembered."""
+    made = _made.get()
+    return made[-1] if made else None
 
 
 def smallest(*limits: int | None) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self, cast
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ForkedProcessError
 from omnigraph.operations.request import NOTHING, Attachments, Request, Response, check_request, not_pickled
-from omnigraph.runtime.commits import telling_commits
+from omnigraph.runtime.context import telling_commits
 from omnigraph.txn.graph_store import OpenMode
 
 Handler = Callable[[OpenGraph, Any, Attachments], Any]

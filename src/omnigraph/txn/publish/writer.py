@@ -25,7 +25,7 @@ from omnigraph.errors import (
     WriteInterruptedError,
 )
 from omnigraph.runtime import Clock, counting, current_call, late_property, start_thread
-from omnigraph.runtime.commits import note_commit
+from omnigraph.runtime.context import note_commit
 from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.requests import request_mark
