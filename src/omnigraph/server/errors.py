@@ -88,8 +88,8 @@ def error_body(error: OmnigraphError, request_id: str | None = None, *, whole: b
         body |= _details(error)
         if isinstance(error.details, errors.Diagnostic) and error.details.place is not None:
             body["diagnostic"] = _diagnostic(error.details, error.code)
-        if whole:
-            body["problem"] = error.to_json()
+    if whole:
+        body["problem"] = outside(error).to_json()
     if request_id is not None:
         body["request_id"] = request_id
     return body

@@ -83,11 +83,14 @@ class Around:
                     await send_error(ending, request_id, reply, whole=is_our_client(scope))
             raise
         except Exception as bug:
-            _log.exception("request failed", extra={"request_id": request_id})
             if not reply.status:
-                await send_error(InternalError(f"unexpected {type(bug).__name__}"), request_id, reply)
-            elif not reply.has_ended:
-                raise
+                problem = InternalError(f"unexpected {type(bug).__name__}")
+                problem.__cause__ = bug
+                await send_error(problem, request_id, reply)
+            else:
+                _log.exception("request failed", extra={"request_id": request_id})
+                if not reply.has_ended:
+                    raise
         finally:
             control.under_way -= 1
             seconds = control.clock.monotonic_s() - began_s

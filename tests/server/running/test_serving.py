@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.client import GraphAddress
 from omnigraph.client.exchange import common_headers, refusal
-from omnigraph.errors import GraphBlockedError
+from omnigraph.errors import Effect, GraphBlockedError, InternalError, Retry, error_from_json
 from omnigraph.runtime import Runtime
 from omnigraph.server.access.decisions import Access
 from omnigraph.server.cluster import cluster_settings
@@ -20,13 +22,16 @@ from omnigraph.server.control.control import Control
 from omnigraph.server.control.settings import ControlSettings
 from omnigraph.server.graphs import Graphs
 from omnigraph.server.main import open_service
+from omnigraph.server.routes import operations
 from omnigraph.server.service import Service
 from tests.applied_cluster import apply_directory
-from tests.server.inside import client_of
+from tests.server.inside import Watched, client_of
 from tests.session_graph import RELAXED
 
 SCHEMA = "node Person { name: String @key }"
 ADD = "query add($name: String) { insert Person { name: $name } }"
+HIDDEN = "lost in a drawer"
+AFTER = Retry.AFTER_RECOVERY
 FULL = {"Omnigraph-Http-Api": "0.13"}
 CONFIG = """\
 version: 1
@@ -146,6 +151,52 @@ async def test_an_open_server_may_be_told_to_trust_the_names_that_writes_bring(p
         assert (await http.post("/graphs/g/mutate", json=body)).json()["actor_id"] is None
         commits = (await http.get("/graphs/g/commits?limit=2")).json()["commits"]
         assert [commit["actor_id"] for commit in commits] == [None, "ann"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "problem", "retry", "effect"),
+    [
+        ("operations/mutate", InternalError(HIDDEN, retry=AFTER, effect=Effect.PUBLISHED), AFTER, Effect.PUBLISHED),
+        ("mutate", InternalError(HIDDEN, retry=AFTER, effect=Effect.PUBLISHED), AFTER, Effect.PUBLISHED),
+        ("operations/mutate", RuntimeError(HIDDEN), Retry.NEVER, Effect.UNKNOWN),
+        ("operations/query", RuntimeError(HIDDEN), Retry.NEVER, Effect.NONE),
+    ],
+)
+async def test_a_client_of_ours_learns_what_a_bug_left_behind(place: Path, path, problem, retry, effect):
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
+    service = open_service(settings)
+
+    def fail(request: object) -> None:
+        raise problem
+
+    served = service.graphs.ready["g"]
+    service.graphs = Graphs({"g": replace(served, backend=Watched(served.backend, fail))}, {})
+    async with client_of(service) as http:
+        body = {"operation": path.rpartition("/")[2], "text": ADD, "query": ADD, "params": {"name": "x"}}
+        body.pop("query" if "/" in path else "text")
+        answer = await http.post(f"/graphs/g/{path}", json=body, headers={"Omnigraph-Wire": "1"})
+        assert answer.status_code == 500, answer.text
+        assert HIDDEN not in answer.text
+        told = error_from_json(answer.json()["problem"])
+        assert (type(told), told.retry, told.effect) == (InternalError, retry, effect)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("name", "is_aside"), [("x", False), ("x" * 100_000, True)], ids=["short", "long"])
+async def test_a_long_request_is_not_parsed_where_others_wait(place: Path, monkeypatch, name: str, is_aside: bool):
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(place)),), unauthenticated=True)
+    threads: list[int] = []
+
+    def parsed(data: bytes) -> object:
+        threads.append(threading.get_ident())
+        return json.loads(data)
+
+    monkeypatch.setattr(operations, "from_bytes", parsed)
+    async with client_of(open_service(settings)) as http:
+        asked = {"operation": "mutate", "text": ADD, "params": {"name": name}}
+        assert (await http.post("/graphs/g/operations/mutate", json=asked, headers={"Omnigraph-Wire": "1"})).is_success
+    assert [one != threading.get_ident() for one in threads] == [is_aside]
 
 
 @pytest.mark.anyio

@@ -51,7 +51,7 @@ def answer_request(
     except ReaderGoneError:
         return None
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an error of ours
-        seen = shown(as_error(error))
+        seen = shown(as_error(error, is_write=request.operation.writes))
         if placed is not None:
             placed.send(writer)
             seen = placed.relabel(seen)

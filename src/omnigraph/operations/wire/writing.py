@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import InternalError, OmnigraphError
+from omnigraph.errors import Effect, InternalError, OmnigraphError
 from omnigraph.operations.reads import PinnedState
 from omnigraph.operations.wire.frames import FrameKind, encode_frame
 from omnigraph.operations.wire.values import TAG, encode_value, to_bytes
@@ -125,10 +125,14 @@ def _ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def as_error(error: Exception) -> OmnigraphError:
-    """Return what a caller elsewhere gets for an error: ours as it is, another one without what it may give away."""
+def as_error(error: Exception, *, is_write: bool) -> OmnigraphError:
+    """Return what a caller elsewhere gets for an error: ours as it is, another one without what it may give away.
+
+    An unexpected one may end a write before or after its commit was published.
+    """
     if isinstance(error, OmnigraphError):
         return error
-    hidden = InternalError("the server failed to execute the request")
+    effect = Effect.UNKNOWN if is_write else Effect.NONE
+    hidden = InternalError("the server failed to execute the request", effect=effect)
     hidden.__cause__ = error
     return hidden

@@ -11,12 +11,12 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from omnigraph.errors import FormatMismatch, InternalError, OmnigraphError, ServerIncompatibleError
+from omnigraph.errors import FormatMismatch, OmnigraphError, ServerIncompatibleError
 from omnigraph.operations import all_operations
 from omnigraph.operations.json_form import request_from_json
 from omnigraph.operations.request import Request
 from omnigraph.operations.wire import MEDIA_TYPE, WIRE_VERSION, ResponseWriter, UploadFolder, answer_request, from_bytes
-from omnigraph.server.errors import error_body, error_headers, is_internal, status_of
+from omnigraph.server.errors import error_body, error_headers, is_internal, outside, status_of
 from omnigraph.server.middleware import log_internal
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, Standing, answer, path_value
@@ -25,6 +25,8 @@ from omnigraph.server.transport.frames import CANCELLED_HEADER, PROGRESS_HEADER,
 from omnigraph.server.transport.uploads import read_upload
 
 router = APIRouter(prefix="/graphs/{graph_id}/operations")
+# What is parsed at once; a longer document would hold up the requests of others, and goes to a thread.
+_SMALL_BYTES = 64 << 10
 
 
 @router.get("")
@@ -53,10 +55,9 @@ async def execute(request: HttpRequest) -> Response:
         raise
 
     def shown(error: OmnigraphError) -> OmnigraphError:
-        if not is_internal(error):
-            return error
-        log_internal(error, request_id)
-        return InternalError("the server failed to answer; its log has the request id and the cause")
+        if is_internal(error):
+            log_internal(error, request_id)
+        return outside(error)
 
     def produce(write: Callable[[bytes], None]) -> OmnigraphError | None:
         try:
@@ -108,18 +109,29 @@ async def _read_request(call: GraphCall, folder: UploadFolder) -> Request[Any]:
         BodyTooLargeError, BodyTimeoutError: the body is too long, or does not arrive.
     """
     limits = call.service.settings.limits
+    name = path_value(call.request, "operation")
     kind = media_type(call.request)
     if kind == MEDIA_TYPE:
         document = await read_upload(call.request, folder, limits.upload, limits.body_seconds, call.service.run)
     elif kind == JSON_TYPE:
         body = await read_body(call.request, limits.load_body, seconds=limits.body_seconds)
-        try:
-            document = from_bytes(body)
-        except ServerIncompatibleError:
-            raise malformed("body", "", "JSON", "the body is not JSON") from None
+        if len(body) <= _SMALL_BYTES:
+            return _parse(body, name)
+        return await call.service.run(lambda: _parse(body, name))
     else:
         raise malformed("content-type", kind, f"{JSON_TYPE} or {MEDIA_TYPE}")
-    name = path_value(call.request, "operation")
+    return await call.service.run(lambda: _checked(document, name))
+
+
+def _parse(body: bytes, name: str) -> Request[Any]:
+    try:
+        document = from_bytes(body)
+    except ServerIncompatibleError:
+        raise malformed("body", "", "JSON", "the body is not JSON") from None
+    return _checked(document, name)
+
+
+def _checked(document: Any, name: str) -> Request[Any]:
     if not isinstance(document, dict) or document.get("operation") != name:
         raise malformed(
             "body", "", f"a request of the operation '{name}'", "the body is not a request of the operation"
