@@ -1,7 +1,7 @@
 """Time, randomness, ids, failpoints and counters, injected so that tests can own them."""
 
 from omnigraph.runtime.calls import Calls, counted
-from omnigraph.runtime.context import CallContext, calling, current_call, smallest
+from omnigraph.runtime.context import CallContext, calling, check_call, current_call, drawn_in_call, smallest
 from omnigraph.runtime.counters import (
     Cost,
     Counters,
@@ -45,11 +45,13 @@ __all__ = [
     "SystemRandomness",
     "Tally",
     "calling",
+    "check_call",
     "counted",
     "counting",
     "counting_each",
     "current_call",
     "current_counters",
+    "drawn_in_call",
     "in_context",
     "late_property",
     "loading",

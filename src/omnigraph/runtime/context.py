@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
-from omnigraph.errors import WriteInterruptedError
+from omnigraph.errors import BadValue, LimitExceeded, QueryCancelledError, QueryTimeoutError, WriteInterruptedError
 from omnigraph.records import record
+from omnigraph.runtime.environment import Clock, SystemClock
+
+_Item = TypeVar("_Item")
 
 
 @record
@@ -27,6 +30,9 @@ class CallContext:
         deadline_s: when it must have ended, on the monotonic clock.
         read_deadline_s: when it must have ended to read; what it has read by then may still be published.
         stops: events that end everything that it reads, each by itself.
+        is_read: whether it does nothing but read, so that all of it ends at its deadlines and by its stops.
+        began_s: when it began, on the monotonic clock.
+        clock: the clock of its deadlines.
         memory_bytes: how much a read, or the match of a mutation, may hold at one time.
         max_rows: how many rows a read may return.
         max_affected: how many entities a write may change.
@@ -39,6 +45,9 @@ class CallContext:
     deadline_s: float | None = None
     read_deadline_s: float | None = None
     stops: tuple[threading.Event, ...] = ()
+    is_read: bool = False
+    began_s: float = 0.0
+    clock: Clock = SystemClock()
     memory_bytes: int | None = None
     max_rows: int | None = None
     max_affected: int | None = None
@@ -102,6 +111,48 @@ def last_commit() -> tuple[str, str] | None:
     """Return branch and id of the last commit that was remembered."""
     made = _made.get()
     return made[-1] if made else None
+
+
+def check_call() -> None:
+    """Raise if the call that is being executed only reads and has to end; called wherever a table is read.
+
+    Raises:
+        QueryCancelledError: it was stopped, or its client has gone away.
+        QueryTimeoutError: it is past a deadline.
+    """
+    call = _current.get()
+    if not call.is_read:
+        return
+    if any(stop.is_set() for stop in call.stops):
+        raise QueryCancelledError(
+            "the read was cancelled", details=BadValue(what="read", value="cancelled", expected="running")
+        )
+    deadline_s = min((one for one in (call.deadline_s, call.read_deadline_s) if one is not None), default=None)
+    if deadline_s is None:
+        return
+    now_s = call.clock.monotonic_s()
+    if now_s > deadline_s:
+        limit_ms = round((deadline_s - call.began_s) * 1000)
+        elapsed_ms = max(int((now_s - call.began_s) * 1000), limit_ms + 1)
+        spent = LimitExceeded(resource="read time in ms", limit=limit_ms, actual=elapsed_ms)
+        message = f"the read took {elapsed_ms} ms, longer than the limit of {limit_ms} ms"
+        raise QueryTimeoutError(message, details=spent)
+
+
+def drawn_in_call(items: Iterator[_Item], call: CallContext) -> Iterator[_Item]:
+    """Return items that are made while they are drawn, each as a part of a read that has returned already."""
+    return _draw(items, call) if call.is_read else items
+
+
+def _draw(items: Iterator[_Item], call: CallContext) -> Iterator[_Item]:
+    while True:
+        with calling(call):
+            check_call()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 def smallest(*limits: int | None) -> int | None:

@@ -142,10 +142,14 @@ class GraphCall:
     @property
     def backend(self) -> Backend:
         """What executes the requests of this actor."""
+        return self.service.access.backend(self.graph.graph_id, self.allowed, self.actor)
+
+    @property
+    def allowed(self) -> Backend:
+        """What executes requests that a route has asked the policy about in another way, within the same limits."""
         graph, is_managed = self.graph, self.service.settings.is_cluster
         guarded = GuardedSchema(graph.backend, graph.graph_id, graph.queries, is_managed=is_managed)
-        served = ServedBackend(RegistryBackend(guarded, graph.queries), self.service.control, served_request(self))
-        return self.service.access.backend(self.graph.graph_id, served, self.actor)
+        return ServedBackend(RegistryBackend(guarded, graph.queries), self.service.control, served_request(self))
 
     @property
     def actor_name(self) -> str | None:
@@ -183,9 +187,14 @@ class GraphCall:
         backend = self.backend
         return await self._run(lambda: backend.execute(request, attached), is_write=request.operation.writes)
 
-    async def run(self, work: Callable[[Backend], Answer], *, is_write: bool = False) -> Answer:
-        """Do something with the backend in a thread, such as executing a request and encoding what it gives."""
-        backend = self.backend
+    async def run(
+        self, work: Callable[[Backend], Answer], *, is_write: bool = False, is_allowed: bool = False
+    ) -> Answer:
+        """Do something with the backend in a thread, such as executing a request and encoding what it gives.
+
+        With ``is_allowed`` the route has asked the policy.
+        """
+        backend = self.allowed if is_allowed else self.backend
         return await self._run(lambda: work(backend), is_write=is_write)
 
     async def _run(self, work: Callable[[], Answer], *, is_write: bool) -> Answer:

@@ -19,6 +19,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
+from omnigraph.runtime import check_call
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.tags import Tag, Tags
@@ -123,6 +124,7 @@ def read_log(
         before = min(before, 0 if newest is None else newest + 1)
     chosen: list[Commit] = []
     for looked_at, (position, commit) in enumerate(line.back(before), start=1):
+        check_call()
         if wanted.since_ms is not None and commit.published_at_ms < wanted.since_ms:
             return LogPage(commits=tuple(chosen), following=None)
         if wanted.wants(commit):
@@ -159,6 +161,7 @@ def _read_full(line: CommitLine, merges: MergeRecords, wanted: LogFilter, limit:
     found = _iter_full(line, merges) if after is None else _full_after(line, merges, after)
     chosen: list[Commit] = []
     for looked_at, (position, passed, commit) in enumerate(found, start=1):
+        check_call()
         if not passed and wanted.since_ms is not None and commit.published_at_ms < wanted.since_ms:
             break
         is_timely = (wanted.since_ms is None or commit.published_at_ms >= wanted.since_ms) and (

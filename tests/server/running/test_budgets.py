@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -20,10 +21,26 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryTimeoutError
 from omnigraph.ir.stored_queries import QuerySource, StoredQueries
 from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
+from omnigraph.operations.history import (
+    BaselineRequest,
+    BlameRequest,
+    DiffPageRequest,
+    DiffRequest,
+    FeedRequest,
+    LogRequest,
+    PollChangesRequest,
+    PreviewMergeRequest,
+)
 from omnigraph.operations.proposals import CheckProposalRequest, MergeProposalRequest
-from omnigraph.operations.reads import ExplainRequest, ExportRequest, QueryRequest
+from omnigraph.operations.reads import (
+    ExplainRequest,
+    ExportRequest,
+    ExportStreamRequest,
+    QueryRequest,
+    ReadNetworkRequest,
+)
 from omnigraph.operations.registry import RegistryBackend
-from omnigraph.operations.request import Request
+from omnigraph.operations.request import Attachments, Request
 from omnigraph.operations.stored import InvokeMutationRequest, InvokeReadRequest
 from omnigraph.operations.transactions import BeginTransactionRequest, CallInTransactionRequest
 from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateRequest
@@ -37,7 +54,7 @@ from omnigraph.server.graphs import Graphs
 from omnigraph.server.main import open_service
 from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.values import MAIN, BranchName
-from tests.server.inside import Watched
+from tests.server.inside import Watched, client_of
 from tests.server.process import WAIT_S
 from tests.session_graph import RELAXED
 
@@ -122,6 +139,72 @@ def test_nothing_is_read_any_more_when_the_time_to_drain_is_over(graph, way):
         backend.execute(WAYS[way](graph))
 
 
+READS: dict[str, Callable[[Any], object]] = {
+    "diff": lambda backend: list(backend.execute(DiffRequest(before="main", after="draft"))),
+    "stats": lambda backend: backend.execute(DiffRequest(before="main", after="draft")).stats(),
+    "diff_page": lambda backend: backend.execute(DiffPageRequest(before="main", after="draft")),
+    "blame": lambda backend: backend.execute(BlameRequest(type_name="Person", entity_id="ann")),
+    "preview_merge": lambda backend: backend.execute(PreviewMergeRequest(source="draft")),
+    "log": lambda backend: backend.execute(LogRequest()),
+    "log in full": lambda backend: backend.execute(LogRequest(full=True)),
+    "feed": lambda backend: backend.execute(FeedRequest(start="beginning")),
+    "poll_changes": lambda backend: backend.execute(PollChangesRequest(start="beginning")),
+    "read_network": lambda backend: backend.execute(ReadNetworkRequest(limit=10)),
+}
+EXPORTS: dict[str, Callable[[Any], object]] = {
+    "baseline": lambda backend: list(backend.execute(BaselineRequest())),
+    "export_stream": lambda backend: backend.execute(ExportStreamRequest(), Attachments(sink=io.BytesIO())),
+}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_the_longest_read_is_that_of_history_too(graph, way):
+    with pytest.raises(QueryTimeoutError, match="longer than the limit of 0 ms"):
+        READS[way](served(graph, RequestLimits(query_ms=0)))
+    READS[way](served(graph, RequestLimits(query_ms=WAIT_S * 1000)))
+
+
+@pytest.mark.parametrize("way", EXPORTS)
+def test_an_export_takes_as_long_as_there_are_rows(graph, way):
+    EXPORTS[way](served(graph, RequestLimits(query_ms=0)))
+
+
+@pytest.mark.parametrize("way", {**READS, **EXPORTS})
+def test_history_is_not_read_for_a_client_that_has_gone(graph, way):
+    gone = threading.Event()
+    gone.set()
+    with pytest.raises(QueryCancelledError):
+        {**READS, **EXPORTS}[way](served(graph, RequestLimits(), gone))
+
+
+def test_a_difference_ends_when_its_client_goes_while_it_is_drawn(graph):
+    gone = threading.Event()
+    found = served(graph, RequestLimits(), gone).execute(DiffRequest(before="main", after="draft"))
+    gone.set()
+    with pytest.raises(QueryCancelledError):
+        found.stats()
+    with pytest.raises(QueryCancelledError):
+        next(iter(found))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["schema", "commits/{}", "commits/{}/changes"])
+async def test_every_route_reads_within_the_limits_of_its_request(tmp_path: Path, path: str):
+    with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED) as made:
+        made.mutate('query q() { insert Person { name: "ann" } }')
+        commit = head(made)
+    settings = ServerSettings(graphs=(ServedGraph(graph_id="g", uri=str(tmp_path / "g")),), unauthenticated=True)
+    service, calls = open_service(settings, Runtime.system()), []
+    ready = service.graphs.ready["g"]
+    watched = Watched(ready.backend, lambda request: calls.append(current_call()))
+    service.graphs = Graphs({"g": replace(ready, backend=watched)}, {})
+    async with client_of(service) as http:
+        answer = await http.get(f"/graphs/g/{path.format(commit)}", headers={"X-Request-Id": "mine"})
+        assert answer.status_code == 200, answer.text
+    assert calls
+    assert all(call.is_read and call.request_id == "mine" and call.deadline_s for call in calls)
+
+
 def test_without_a_limit_of_the_operator_a_caller_gets_no_more_memory_than_without_options(graph, monkeypatch):
     monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY", "1")
     for way in ("query", "query in a transaction"):
@@ -198,7 +281,7 @@ async def test_a_route_learns_that_its_client_has_gone(tmp_path: Path, path, bod
         "path": f"/graphs/g/{path}",
         "raw_path": f"/graphs/g/{path}".encode(),
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"omnigraph-wire", b"1"), (b"host", b"here")],
+        "headers": [(b"content-type", b"application/json"), (b"omnigraph-wire", b"1"), (b"host", b"localhost")],
         "scheme": "http",
         "server": ("here", 80),
         "client": ("127.0.0.1", 1),

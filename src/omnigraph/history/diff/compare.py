@@ -36,6 +36,7 @@ from omnigraph.history.diff.rows import (
 from omnigraph.history.diff.schemas import is_later_schema, read_alike
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.records import record
+from omnigraph.runtime import calling, check_call, current_call, drawn_in_call
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -182,6 +183,7 @@ def iter_changes(
         order = order[is_own(ids).to_numpy()[order]]
     size = min((rows.slice_rows for side in sides for rows in (side.before, side.after) if rows is not None), default=1)
     for start in range(0, len(order), size):
+        check_call()
         chosen = order[start : start + size]
         found: dict[int, EntityChange] = {}
         for number, side in enumerate(sides):
@@ -340,6 +342,8 @@ class GraphDiff:
         self.after = after
         self._wanted = wanted
         self._memory_bytes = memory_bytes
+        # What it is asked for later is a part of the same read.
+        self._call = current_call()
 
     def __iter__(self) -> Iterator[EntityChange]:
         """Yield the changes that pass: by table key, edges first, then by lifetime, ended ones first, then by id.
@@ -347,13 +351,16 @@ class GraphDiff:
         Raises:
             ChangeSchemaBoundaryError: rows of a type that both states have cannot be read in one schema.
         """
+        return drawn_in_call(self._changes(), self._call)
+
+    def _changes(self) -> Iterator[EntityChange]:
         with self.before.reading(), self.after.reading():
             for pair, delta in self._changed_rows(self._open()):
                 yield from iter_changes(pair, delta, self._wanted)
 
     def stats(self) -> DiffStats:
         """Return how many entities differ, by type; no row becomes a Python value."""
-        with self.before.reading(), self.after.reading():
+        with calling(self._call), self.before.reading(), self.after.reading():
             return self._stats()
 
     def to_json(self) -> dict[str, Any]:
@@ -379,6 +386,7 @@ class GraphDiff:
         for opened in pairs:
             ops: Counter[ChangeOp] = Counter()
             for delta in self._deltas(opened):
+                check_call()
                 ops.update(delta.counts)
             yield opened.pair, ops
 

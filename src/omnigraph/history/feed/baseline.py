@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityKind, iter_images
 from omnigraph.history.diff.selection import Selection
 from omnigraph.history.feed.reader import feed_cursor
+from omnigraph.runtime import current_call, drawn_in_call
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -35,7 +36,7 @@ def capture_baseline(
         BranchMissingError: there is no such branch.
         HistoryGoneError: a cleanup reclaimed the state meanwhile.
     """
-    return _capture(store.snapshot(BranchName.parse(branch)), wanted)
+    return drawn_in_call(_capture(store.snapshot(BranchName.parse(branch)), wanted), current_call())
 
 
 def _capture(head: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, Pr
 from omnigraph.history.feed.first_parents import FirstParents
 from omnigraph.history.origins import origins_of
 from omnigraph.records import record
+from omnigraph.runtime import check_call
 from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
@@ -285,6 +286,7 @@ class _Walk:
         """Yield what changed the entity, newest first, as far back as states can be read."""
         place, here = 0, self.look(0)
         while True:
+            check_call()
             place = self._last_unchanged(place, here)
             if not self.way.has(place + 1):
                 return
@@ -325,6 +327,7 @@ class _Walk:
         """Return the oldest place that is known to hold the same row: by doubling steps, then by halving them."""
         good, step = place, 1
         while self.way.has(good + step) and self._is_same(good + step, here):
+            check_call()
             good, step = good + step, step * 2
         bad = good + step
         while bad - good > 1:

@@ -15,6 +15,7 @@ import msgspec
 from omnigraph.errors import BadValue, ChangeCursorError, ChangeLimitError, LimitExceeded
 from omnigraph.history.diff.change import OP_RANKS, EntityChange
 from omnigraph.records import record
+from omnigraph.runtime import check_call
 from omnigraph.values import check_instance, check_whole
 
 MAX_TOKEN = 4096
@@ -248,6 +249,7 @@ class PageBudget:
         """Draw changes until the page is full; return them, and whether there are more."""
         drawn: list[EntityChange] = []
         for change in changes:
+            check_call()
             size = len(msgspec.json.encode(change.to_json()))
             is_first = self._changes == 0
             if not is_first and (self.is_spent or self._size_bytes + size > self._limits.size_bytes):

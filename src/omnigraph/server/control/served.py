@@ -20,10 +20,12 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import AdmissionError, BadValue, SchemaManagedError
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.history import (
+    BaselineRequest,
     CreateBranchRequest,
     DeleteBranchRequest,
     MergeRequest,
 )
+from omnigraph.operations.reads import ExportRequest, ExportStreamRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.operations.stored import InvokeMutationRequest
 from omnigraph.operations.transactions import (
@@ -44,6 +46,7 @@ from omnigraph.values import MAIN
 # Their commits carry the key and all that their answers say, so that history answers a repeated one.
 _IN_HISTORY = frozenset({"mutate", "mutate_batch", "invoke_mutation", "load", "merge", "revert"})
 _BRANCH_BYTES = 256
+_EXPORTS = (ExportRequest, ExportStreamRequest, BaselineRequest)
 
 
 @record
@@ -91,7 +94,7 @@ class ServedBackend(BackendWrapper):
         """
         declared, served = request.operation, self._served
         request = within_budgets(request)
-        call = self._call(attached, is_write=declared.writes)
+        call = self._call(request, attached)
         metrics = self._control.metrics
         with (
             calling(call),
@@ -147,12 +150,14 @@ class ServedBackend(BackendWrapper):
             self._control.transactions.ended(name)
             raise
 
-    def _call(self, attached: Attachments, *, is_write: bool) -> CallContext:
+    def _call(self, request: Request[Any], attached: Attachments) -> CallContext:
         served, asked = self._served, self._served.limits
         limits = asked.within(self._control.settings.limits)
+        is_write, is_export = request.operation.writes, isinstance(request, _EXPORTS)
         # A write has a deadline only if its caller wants one: it is not a query that runs away.
-        # What it reads on the way has one as every read.
-        time_ms = asked.query_ms if is_write else limits.query_ms
+        # What it reads on the way has one as every read. An export takes as long as there are rows.
+        time_ms = asked.query_ms if is_write or is_export else limits.query_ms
+        longest_ms = None if is_export else limits.query_ms
         now_s = self._control.clock.monotonic_s()
         stops = (served.gone, self._control.stopping)
         return CallContext(
@@ -160,7 +165,10 @@ class ServedBackend(BackendWrapper):
             idempotency_key=served.idempotency_key if is_write else None,
             payload_digest=served.payload_digest,
             deadline_s=None if time_ms is None else now_s + time_ms / 1000,
-            read_deadline_s=None if limits.query_ms is None else now_s + limits.query_ms / 1000,
+            read_deadline_s=None if longest_ms is None else now_s + longest_ms / 1000,
+            is_read=not is_write,
+            began_s=now_s,
+            clock=self._control.clock,
             stops=stops if attached.cancel is None else (*stops, attached.cancel),
             # Without a limit of the operator's, a request still gets no more than the engine gives by itself.
             memory_bytes=smallest(limits.memory_bytes, QueryOptions().most_memory_bytes),

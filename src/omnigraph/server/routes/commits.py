@@ -89,8 +89,7 @@ async def get_commit(request: Request) -> Response:
     call = GraphCall(request)
     call.require(Action.READ, branch=None)
     wanted = path_value(request, "commit_id")
-    inner = call.graph.backend
-    return answer(logged_commit(await call.service.run(lambda: _find(inner, wanted))))
+    return answer(logged_commit(await call.run(lambda backend: _find(backend, wanted), is_allowed=True)))
 
 
 def _find(backend: Backend, commit_id: str) -> Any:
@@ -116,8 +115,7 @@ async def get_commit_changes(request: Request) -> Response:
         limits=page_limits(request),
         **change_filter(request),
     )
-    inner = call.graph.backend
-    commit = await call.service.run(lambda: _find(inner, asked.commit_id))
+    commit = await call.run(lambda backend: _find(backend, asked.commit_id), is_allowed=True)
     try:
         call.require(Action.READ, branch=str(commit.branch))
     except OmnigraphError as error:
@@ -125,7 +123,8 @@ async def get_commit_changes(request: Request) -> Response:
             # Who may not read the branch does not learn that the commit exists.
             _missing(asked.commit_id)
         raise
-    return answer(commit_changes_document(await call.service.run(lambda: inner.execute(asked))))
+    found = await call.run(lambda backend: backend.execute(asked), is_allowed=True)
+    return answer(commit_changes_document(found))
 
 
 @router.post("/commits/{commit_id}/revert")

@@ -13,6 +13,7 @@ from lance import LanceDataset
 
 from omnigraph.errors import OmnigraphError, StorageCorruptError, TableMissingError, TableRef, VersionMissingError
 from omnigraph.records import record
+from omnigraph.runtime import check_call
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, collect, metered
 from omnigraph.store.tables.pins import FragmentRef, TablePin
@@ -279,7 +280,9 @@ class PinnedTable:
 
         Raises:
             VersionMissingError: the version was reclaimed, at the latest while the block read it.
+            QueryCancelledError, QueryTimeoutError: the call that reads has to end.
         """
+        check_call()
         try:
             with translating(doing, self.pin.location, handle=self.handle):
                 yield
@@ -294,7 +297,9 @@ class PinnedTable:
     def _draw(self, reader: pa.RecordBatchReader, width: int) -> Iterator[pa.RecordBatch]:
         try:
             with self.reading():
-                yield from reader
+                for batch in reader:
+                    check_call()
+                    yield batch
         finally:
             collect(self.handle, at_most=SCAN_STAGES, side_by_side=width)
 
