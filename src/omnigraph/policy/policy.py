@@ -124,9 +124,12 @@ _logged: ContextVar[set[Hashable] | None] = ContextVar("omnigraph_logged_decisio
 
 
 @contextmanager
-def log_decisions_once() -> Iterator[None]:
-    """Log a decision of the block once, however often the same is decided: a stream asks for each of its pages."""
-    token = _logged.set(set())
+def log_decisions_once(logged: set[Hashable] | None = None) -> Iterator[None]:
+    """Log a decision of the block once, however often the same is decided: a stream asks for each of its pages.
+
+    Blocks that belong together share ``logged``.
+    """
+    token = _logged.set(set() if logged is None else logged)
     try:
         yield
     finally:

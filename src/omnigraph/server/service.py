@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
@@ -63,13 +64,23 @@ class Service:
         self._show()
         self._reads: anyio.CapacityLimiter | None = None
         self._writes: anyio.CapacityLimiter | None = None
+        # Each is there for as long as a read of its actor has it.
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def run(self, work: Callable[[], Answer], *, is_write: bool = False) -> Answer:
+    async def run(self, work: Callable[[], Answer], *, is_write: bool = False, actor: str | None = None) -> Answer:
         """Run an operation in a thread. Once it has begun it ends, also when the client has gone away.
 
         Writes mostly wait for each other, so that they have threads of their own: as many as are admitted, and some
-        to refuse further ones.
+        to refuse further ones. Of the threads for reads one actor gets three quarters at most: a reader that takes
+        its answer slowly holds one of them.
         """
+        if is_write or actor is None:
+            return await self._run(work, is_write=is_write)
+        share = self._shares.setdefault(actor, asyncio.Semaphore(max(1, self.settings.limits.threads * 3 // 4)))
+        async with share:
+            return await self._run(work, is_write=False)
+
+    async def _run(self, work: Callable[[], Answer], *, is_write: bool) -> Answer:
         threads = self.settings.limits.threads
         if self._reads is None or self._writes is None:
             # They belong to the event loop, which is not there before the first request.
@@ -201,7 +212,7 @@ class GraphCall:
         """Run an operation in a thread; what it reads ends when the client goes away, what it publishes does not."""
         watching = asyncio.ensure_future(self._watch())
         try:
-            return await self.service.run(work, is_write=is_write)
+            return await self.service.run(work, is_write=is_write, actor=self.actor_name)
         finally:
             watching.cancel()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,13 @@ from omnigraph.server.access.decisions import Access
 from omnigraph.server.access.identity import Identities
 from omnigraph.server.app import create_app
 from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.control.admission import Admission
 from omnigraph.server.control.control import Control
-from omnigraph.server.control.settings import ControlSettings, RequestLimits
+from omnigraph.server.control.settings import AdmissionLimits, ControlSettings, RequestLimits
 from omnigraph.server.main import open_service
+from omnigraph.server.routes import changes
 from omnigraph.server.service import Service, Standing
+from tests.server.process import WAIT_S
 from tests.session_graph import RELAXED
 
 SCHEMA = "node Person { name: String @key }"
@@ -79,7 +85,7 @@ async def streaming(service: Service) -> AsyncIterator[Callable[[], Any]]:
 
     async def event() -> dict[str, Any] | None:
         data = await take.receive()
-        return None if data is None else json.loads(data.split(b"data: ")[1])
+        return None if data is None else json.loads(data.split(b"data: ")[-1])
 
     scope = {
         "type": "http",
@@ -132,3 +138,52 @@ async def test_a_silent_stream_ends_when_it_is_asked_again(service: Service, clo
         clock.sleep(Standing.EVERY_S)
         assert (await event())["code"] == code
         assert await event() is None
+
+
+@pytest.mark.anyio
+async def test_a_stream_that_meets_a_bug_ends_with_an_error(service: Service, monkeypatch):
+    async with streaming(service) as event:
+        assert (await event())["blocks"] == []
+        monkeypatch.setattr(changes, "_batch_document", None)
+        write(service, "one")
+        last = await event()
+        assert (last["code"], last["status"], last["resumable"]) == ("internal", 500, True)
+        assert await event() is None
+
+
+@pytest.mark.anyio
+async def test_change_streams_are_limited_for_one_actor_and_in_all(service: Service):
+    service.control.admission = Admission(AdmissionLimits(actor_feeds=2, all_feeds=3))
+    other = service.control.admission.follow("other")
+    async with streaming(service) as one:
+        assert (await one())["blocks"] == []
+        async with streaming(service) as two:
+            assert (await two())["blocks"] == []
+            async with streaming(service) as three:
+                assert (await three())["resource_limit"]["resource"] == "change streams of one actor"
+        # The second has ended, and its place is free.
+        another = service.control.admission.follow("another")
+        async with streaming(service) as four:
+            assert (await four())["resource_limit"] == {"resource": "change streams", "limit": 3, "actual": 4}
+        another()
+        other()
+    service.control.admission.follow("mine")
+
+
+@pytest.mark.anyio
+async def test_slow_reads_of_one_actor_leave_threads_to_others(service: Service):
+    service.settings = replace(service.settings, limits=replace(service.settings.limits, threads=4))
+    go_on, began = threading.Event(), threading.Semaphore(0)
+
+    def hold() -> None:
+        began.release()
+        assert go_on.wait(WAIT_S)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(partial(service.run, hold, actor="slow"))
+        for _ in range(3):
+            await anyio.to_thread.run_sync(began.acquire)
+        assert await service.run(lambda: "read", actor="other") == "read"
+        assert not began.acquire(blocking=False)
+        go_on.set()

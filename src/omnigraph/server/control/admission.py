@@ -1,10 +1,10 @@
-"""Which writes may begin: how many of one actor, and of all, are under way at the same time, and how large they are."""
+"""What may begin: how many writes and change streams of one actor, and of all, are under way, and how large."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from omnigraph.errors import AdmissionError, LimitExceeded
@@ -22,6 +22,7 @@ class Admission:
         self._lock = threading.Lock()
         self._writes: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
+        self._feeds: Counter[str] = Counter()
         self.refused = 0
 
     @property
@@ -51,6 +52,29 @@ class Admission:
                 if not self._writes[name]:
                     del self._writes[name], self._bytes[name]
 
+    def follow(self, actor: str | None) -> Callable[[], None]:
+        """Let a change stream begin, and return what is called when it has ended.
+
+        Raises:
+            AdmissionError: there are too many.
+        """
+        name, limits = ANONYMOUS if actor is None else actor, self._limits
+        with self._lock:
+            for resource, limit, actual in (
+                ("change streams of one actor", limits.actor_feeds, self._feeds[name] + 1),
+                ("change streams", limits.all_feeds, self._feeds.total() + 1),
+            ):
+                _expect_room(resource, limit, actual)
+            self._feeds[name] += 1
+
+        def leave() -> None:
+            with self._lock:
+                self._feeds[name] -= 1
+                if not self._feeds[name]:
+                    del self._feeds[name]
+
+        return leave
+
     def _refuse(self, name: str, size: int) -> None:
         limits = self._limits
         for resource, limit, actual in (
@@ -61,5 +85,10 @@ class Admission:
         ):
             if actual > limit:
                 self.refused += 1
-                details = LimitExceeded(resource=resource, limit=limit, actual=actual)
-                raise AdmissionError(f"too many {resource}: at most {limit} at the same time", details=details)
+            _expect_room(resource, limit, actual)
+
+
+def _expect_room(resource: str, limit: int, actual: int) -> None:
+    if actual > limit:
+        details = LimitExceeded(resource=resource, limit=limit, actual=actual)
+        raise AdmissionError(f"too many {resource}: at most {limit} at the same time", details=details)

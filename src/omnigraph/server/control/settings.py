@@ -24,12 +24,16 @@ class AdmissionLimits:
         actor_bytes: their estimated size; ``OMNIGRAPH_PER_ACTOR_BYTES_MAX``.
         all_writes: writes of all actors together; ``OMNIGRAPH_INFLIGHT_MAX``.
         all_bytes: their estimated size; ``OMNIGRAPH_INFLIGHT_BYTES_MAX``.
+        actor_feeds: change streams of one actor; ``OMNIGRAPH_PER_ACTOR_CHANGE_STREAMS_MAX``.
+        all_feeds: change streams of all actors together; ``OMNIGRAPH_CHANGE_STREAMS_MAX``.
     """
 
     actor_writes: int = 16
     actor_bytes: int = 4 * _GIB
     all_writes: int = 256
     all_bytes: int = 16 * _GIB
+    actor_feeds: int = 32
+    all_feeds: int = 128
 
 
 @record
@@ -186,6 +190,8 @@ class ControlSettings:
                     actor_bytes="OMNIGRAPH_PER_ACTOR_BYTES_MAX",
                     all_writes="OMNIGRAPH_INFLIGHT_MAX",
                     all_bytes="OMNIGRAPH_INFLIGHT_BYTES_MAX",
+                    actor_feeds="OMNIGRAPH_PER_ACTOR_CHANGE_STREAMS_MAX",
+                    all_feeds="OMNIGRAPH_CHANGE_STREAMS_MAX",
                 )
             ),
             limits=RequestLimits(**limits),

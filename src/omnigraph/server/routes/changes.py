@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.operations.history import FeedRequest, PollChangesRequest
 from omnigraph.policy.policy import log_decisions_once
-from omnigraph.server.errors import error_body, status_of
+from omnigraph.server.errors import error_body, is_internal, status_of
+from omnigraph.server.middleware import log_internal
 from omnigraph.server.models import block_document, feed_document
 from omnigraph.server.routes.commits import FILTERS, change_filter, page_limits
 from omnigraph.server.service import GraphCall, Standing, answer, encode
@@ -68,13 +70,32 @@ async def stream_changes(request: Request) -> Response:
         limits=page_limits(request),
         **change_filter(request),
     )
-    # Whatever is wrong with the request is answered before the stream begins.
-    first = await call.execute(asked)
-    events = _Events(call, replace(asked, start=first.token))
-    await events.put(first)
-    return StreamingResponse(
-        events.read(), media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    )
+    leave = call.service.control.admission.follow(call.actor_name)
+    try:
+        # Whatever is wrong with the request is answered before the stream begins.
+        first = await call.execute(asked)
+        events = _Events(call, replace(asked, start=first.token))
+        await events.put(first)
+    except BaseException:
+        leave()
+        raise
+    return _EventStream(events, leave)
+
+
+class _EventStream(StreamingResponse):
+    """An answer of events; ``leave`` is called when it has ended, however far it came."""
+
+    def __init__(self, events: _Events, leave: Callable[[], None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events.read(), media_type="text/event-stream", headers=headers)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 class _Events:
@@ -84,6 +105,7 @@ class _Events:
         self._call = call
         self._asked = asked
         self._standing = Standing(call, asked)
+        self._decided: set[Hashable] = set()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         # Room for events; the one that says why the stream ends needs none, so that no other has to go for it.
         self._room = asyncio.Semaphore(_BUFFERED)
@@ -104,7 +126,8 @@ class _Events:
             while (event := await self._next()) is not None:
                 if event is not _HEARTBEAT and not event.startswith(_ERROR):
                     try:
-                        await self._standing.renew()
+                        with log_decisions_once(self._decided):
+                            await self._standing.renew()
                     except OmnigraphError as error:
                         yield self._refusal(error)
                         return
@@ -128,7 +151,7 @@ class _Events:
     async def _fill(self) -> None:
         """Ask for further changes until something ends it; the last event says where to go on."""
         try:
-            with log_decisions_once():
+            with log_decisions_once(self._decided):
                 while not self._call.service.is_draining:
                     batch = await self._call.execute(self._asked)
                     if batch.blocks:
@@ -142,8 +165,15 @@ class _Events:
         except TimeoutError:
             _log.info("a stream of changes ended: its client takes events too slowly", extra=self._told)
             self._close({"error": "the client takes events too slowly", "resumable": True})
-        except OmnigraphError as error:
-            self._queue.put_nowait(self._refusal(error))
+        except Exception as error:  # noqa: BLE001 - the client learns of it, and the log has it
+            problem = error if isinstance(error, OmnigraphError) else None
+            if problem is None:
+                # Nobody else would learn of it, and the client would take heartbeats for a silent graph.
+                problem = InternalError(f"unexpected {type(error).__name__}")
+                problem.__cause__ = error
+            if is_internal(problem):
+                log_internal(problem, self._told["request_id"])
+            self._queue.put_nowait(self._refusal(problem))
             self._queue.put_nowait(None)
 
     def _refusal(self, error: OmnigraphError) -> bytes:

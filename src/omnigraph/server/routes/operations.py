@@ -78,7 +78,7 @@ async def execute(request: HttpRequest) -> Response:
         body = error_body(error, request_id, whole=True)
         return answer(body, status=status_of(error), headers=error_headers(error))
 
-    run = partial(call.service.run, is_write=asked.operation.writes)
+    run = partial(call.service.run, is_write=asked.operation.writes, actor=call.actor_name)
     return FramesResponse(
         produce, run, refuse, must_finish=asked.operation.writes, stop=stop, renew=Standing(call, asked).renew_if_due
     )
