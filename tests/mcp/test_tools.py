@@ -182,6 +182,21 @@ def test_a_failed_write_leaves_no_branch_behind(agent: Agent, club: Graph):
     assert [str(one.name) for one in club.branches()] == before
 
 
+def test_a_failed_write_leaves_what_another_one_wrote_to_its_branch(club: Graph):
+    class Overtaken(BackendWrapper):
+        def execute(self, request, attached=NOTHING):
+            if isinstance(request, MutateRequest):
+                club.branch(request.branch).mutate(RENAME, params={"sail": "NOR-1", "name": "Kept"})
+            return self._inner.execute(request, attached)
+
+    arguments = {"text": "query q() { insert Boat { sail: 7 } }", "workspace": "shared"}
+    with connect(agent_server(LocalHost(Overtaken(club.backend), actor="planner"))) as agent:
+        agent.fail("mutate", **arguments)
+    rows = club.branch("agents/planner/shared").query(BOATS).rows()
+    assert "Kept" in [row["name"] for row in rows]
+    club.delete_branch("agents/planner/shared")
+
+
 def test_a_write_that_may_have_happened_keeps_its_branch(club: Graph):
     class Losing(BackendWrapper):
         def execute(self, request, attached=NOTHING):

@@ -26,7 +26,7 @@ from omnigraph.policy import Action
 from omnigraph.policy.own import own_branches
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, CommitId
 
 _Done = TypeVar("_Done")
 # Who writes where nobody is known by a name.
@@ -65,15 +65,20 @@ class Write(Arguments, kw_only=True, frozen=True):
 
 @record
 class Place:
-    """Where a write goes: the branch, where it began if it is fresh, and whether this call made it.
+    """Where a write goes: the branch, where it began if it is fresh, and the commit at which this call made it.
 
     ``expected_head`` is the commit that the branch must be at.
     """
 
     branch: str
     base: str | None
-    is_new: bool
+    made_at: CommitId | None = None
     expected_head: str | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this call made the branch."""
+        return self.made_at is not None
 
 
 def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Place], _Done]) -> tuple[Place, _Done]:
@@ -91,10 +96,13 @@ def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Pl
         with upon_agreed(call):
             return place, write(place)
     except OmnigraphError as error:
-        if place.is_new and error.effect is Effect.NONE:
-            # Only if nothing can have been written. Whatever keeps it from going: an empty branch harms nobody.
+        if place.made_at is not None and error.effect is Effect.NONE:
+            # Only if nothing can have been written, by this call or by another one that goes by the same name.
+            # Whatever keeps it from going: an empty branch harms nobody.
             with suppress(OmnigraphError):
-                call.execute(DeleteBranchRequest(name=place.branch))
+                found = call.execute(ResolveRefRequest(ref=place.branch, branch=place.branch))
+                if found.commit.id == place.made_at:
+                    call.execute(DeleteBranchRequest(name=place.branch))
         raise
 
 
@@ -167,18 +175,18 @@ def upon_agreed(call: ToolCall) -> Iterator[None]:
 
 def _place(call: ToolCall, given: Write, verb: str) -> Place:
     if given.branch is not None:
-        return Place(branch=str(BranchName.parse(given.branch)), base=None, is_new=False)
+        return Place(branch=str(BranchName.parse(given.branch)), base=None)
     base = call.branch_of(given.base)
     prefix = own_branches(call.graph.actor or NOBODY)
     name = prefix + (given.workspace.strip() if given.workspace is not None else _fresh_name(verb, given))
     try:
-        call.execute(CreateBranchRequest(name=name, source=base))
+        made = call.execute(CreateBranchRequest(name=name, source=base))
     except BranchExistsError:
         if given.idempotency_key is None:
             raise
         # The call was sent before; its write is found by the key.
-        return Place(branch=name, base=base, is_new=False)
-    return Place(branch=name, base=base, is_new=True)
+        return Place(branch=name, base=base)
+    return Place(branch=name, base=base, made_at=made.head.id)
 
 
 def _fresh_name(verb: str, given: Write) -> str:
