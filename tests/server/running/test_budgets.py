@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
@@ -17,8 +18,9 @@ import pytest
 import omnigraph
 from omnigraph.engine.export.options import ExportSettings
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.options import MAX_ENTITIES, QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryTimeoutError
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.ir.stored_queries import QuerySource, StoredQueries
 from omnigraph.operations.algorithms import RunAlgorithmRequest, WriteAlgorithmRequest
 from omnigraph.operations.history import (
@@ -37,6 +39,7 @@ from omnigraph.operations.reads import (
     ExportRequest,
     ExportStreamRequest,
     QueryRequest,
+    ReadBlobRequest,
     ReadNetworkRequest,
 )
 from omnigraph.operations.registry import RegistryBackend
@@ -47,6 +50,7 @@ from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateR
 from omnigraph.runtime import CallContext, Runtime, calling, current_call
 from omnigraph.server.app import create_app
 from omnigraph.server.config import ServedGraph, ServerSettings
+from omnigraph.server.control import served as served_module
 from omnigraph.server.control.control import Control
 from omnigraph.server.control.served import ServedBackend, ServedRequest, within_budgets
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
@@ -222,6 +226,30 @@ def test_settings_of_a_request_take_no_more_of_the_machine_than_the_defaults(kin
     nested = CallInTransactionRequest(transaction="t", call=make(settings=greedy))
     assert within_budgets(nested).call.settings == least
     assert within_budgets(make()).settings is None
+
+
+def test_sizes_that_a_caller_sets_are_no_larger_than_the_defaults(graph, monkeypatch):
+    huge = 1 << 60
+    assert within_budgets(PreviewMergeRequest(source="draft", max_conflicts=huge)).max_conflicts == MAX_CONFLICTS
+    assert within_budgets(PreviewMergeRequest(source="draft", max_conflicts=3)).max_conflicts == 3
+    assert within_budgets(ReadNetworkRequest(limit=huge)).limit == MAX_ENTITIES
+    assert within_budgets(ReadNetworkRequest(limit=3)).limit == 3
+
+
+def test_no_more_of_a_blob_is_read_at_once_than_the_budget(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_module, "_BLOB_BYTES", 10)
+    with omnigraph.init(tmp_path / "g", "node Doc { slug: String @key  body: Blob? }", settings=RELAXED) as made:
+        row = {"type": "Doc", "data": {"slug": "a", "body": f"base64:{b64encode(bytes(25)).decode()}"}}
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row), encoding="utf-8")
+        made.load(tmp_path / "rows.jsonl", mode="append")
+        backend = served(made, RequestLimits())
+        part = partial(ReadBlobRequest, type_name="Doc", entity_id="a", property="body")
+        for asked in (part(), part(start=14), part(length=11), part(length=1 << 60)):
+            with pytest.raises(QueryMemoryError, match="more than the 10"):
+                backend.execute(asked)
+        for asked, count in ((part(length=10), 10), (part(start=15), 10), (part(start=20, length=100), 5)):
+            assert len(backend.execute(asked).data) == count
+        assert backend.execute(part(entity_id="b")) is None
 
 
 def test_a_write_is_decided_within_the_limits_of_its_own_request_whichever_thread_publishes_it(graph):

@@ -16,8 +16,9 @@ import msgspec
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.export.options import ExportSettings
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.errors import AdmissionError, BadValue, SchemaManagedError
+from omnigraph.engine.query.options import MAX_ENTITIES, QueryOptions
+from omnigraph.errors import AdmissionError, BadValue, LimitExceeded, QueryMemoryError, SchemaManagedError
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.history import (
     BaselineRequest,
@@ -25,7 +26,7 @@ from omnigraph.operations.history import (
     DeleteBranchRequest,
     MergeRequest,
 )
-from omnigraph.operations.reads import ExportRequest, ExportStreamRequest
+from omnigraph.operations.reads import ExportRequest, ExportStreamRequest, ReadBlobRequest, ReadNetworkRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, BackendWrapper, Request, Response
 from omnigraph.operations.stored import InvokeMutationRequest
 from omnigraph.operations.transactions import (
@@ -46,6 +47,8 @@ from omnigraph.values import MAIN
 # Their commits carry the key and all that their answers say, so that history answers a repeated one.
 _IN_HISTORY = frozenset({"mutate", "mutate_batch", "invoke_mutation", "load", "merge", "revert"})
 _BRANCH_BYTES = 256
+# What is read of a Blob at once; clients that read on ask for no more.
+_BLOB_BYTES = 64 << 20
 _EXPORTS = (ExportRequest, ExportStreamRequest, BaselineRequest)
 
 
@@ -113,11 +116,30 @@ class ServedBackend(BackendWrapper):
                         is_remembered=declared.name not in _IN_HISTORY,
                     )
             else:
+                if isinstance(request, ReadBlobRequest):
+                    request = cast("Request[Response]", self._expect_small(request))
                 response = self._inner.execute(request, attached)
             timed.told(response)
             if isinstance(response, BegunTransaction) and isinstance(request, BeginTransactionRequest):
                 self._control.transactions.begun(response.transaction, self._inner, served.actor)
         return response
+
+    def _expect_small(self, request: ReadBlobRequest) -> ReadBlobRequest:
+        """Return a read of a Blob that fits the memory that one request gets; its size alone is read before.
+
+        Raises:
+            QueryMemoryError: it asks for more bytes.
+        """
+        asked = request.length
+        if asked is not None and asked <= _BLOB_BYTES:
+            return request
+        found = self._inner.execute(replace(request, length=0))
+        left = 0 if found is None else found.size - request.start
+        if (left if asked is None else min(asked, left)) > _BLOB_BYTES:
+            details = LimitExceeded(resource="bytes of one Blob", limit=_BLOB_BYTES, actual=left)
+            message = f"{left} bytes of a Blob are more than the {_BLOB_BYTES} that are read at once"
+            raise QueryMemoryError(message, details=details, hint="read it in parts, by start and length")
+        return replace(request, length=_BLOB_BYTES)
 
     @contextmanager
     def _in_transaction(self, request: Request[Any]) -> Iterator[None]:
@@ -224,10 +246,14 @@ class GuardedSchema(BackendWrapper):
 def within_budgets(request: Request[Any]) -> Request[Any]:
     """Return a request that takes no more of the machine than one that leaves its settings out."""
     changed: dict[str, Any] = {}
+    if isinstance(request, ReadNetworkRequest) and type(request.limit) is int:
+        changed["limit"] = min(request.limit, MAX_ENTITIES)
     for one in fields(cast("Any", request)):
         given = getattr(request, one.name)
         if isinstance(given, Request):
             changed[one.name] = within_budgets(given)
+        elif one.name == "max_conflicts" and type(given) is int:
+            changed[one.name] = min(given, MAX_CONFLICTS)
         elif isinstance(given, LoadSettings | ExportSettings):
             most = type(given)()
             numbers = {
