@@ -157,7 +157,7 @@ class GraphCall:
 
     @property
     def allowed(self) -> Backend:
-        """What executes requests that a route has asked the policy about in another way, within the same limits."""
+        """The backend of requests that a route itself has asked the policy about, within the same limits."""
         graph, is_managed = self.graph, self.service.settings.is_cluster
         guarded = GuardedSchema(graph.backend, graph.graph_id, graph.queries, is_managed=is_managed)
         return ServedBackend(RegistryBackend(guarded, graph.queries), self.service.control, served_request(self))

@@ -168,7 +168,7 @@ class _Events:
         except Exception as error:  # noqa: BLE001 - the client learns of it, and the log has it
             problem = error if isinstance(error, OmnigraphError) else None
             if problem is None:
-                # Nobody else would learn of it, and the client would take heartbeats for a silent graph.
+                # Without an event the client would take heartbeats for a silent graph.
                 problem = InternalError(f"unexpected {type(error).__name__}")
                 problem.__cause__ = error
             if is_internal(problem):

@@ -123,8 +123,8 @@ async def get_commit_changes(request: Request) -> Response:
             # Who may not read the branch does not learn that the commit exists.
             _missing(asked.commit_id)
         raise
-    found = await call.run(lambda backend: backend.execute(asked), is_allowed=True)
-    return answer(commit_changes_document(found))
+    changes = await call.run(lambda backend: backend.execute(asked), is_allowed=True)
+    return answer(commit_changes_document(changes))
 
 
 @router.post("/commits/{commit_id}/revert")
