@@ -192,8 +192,8 @@ def error_from_json(data: dict[str, Any]) -> OmnigraphError:
         return BY_CODE["internal"](
             f"{data['code']}: {data['message']}",
             hint=data.get("hint"),
-            retry=Retry(data["retry"]),
-            effect=Effect(data["effect"]),
+            retry=Retry(data["retry"]) if "retry" in data else None,
+            effect=Effect(data["effect"]) if "effect" in data else None,
         )
     return cls(
         data["message"],

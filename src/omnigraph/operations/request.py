@@ -42,7 +42,7 @@ class Request(Generic[Response]):
     engine compare the same text.
 
     Raises:
-        UsageError, ValueFormatError: a name is not a text, or breaks a rule of its kind.
+        UsageError, ValueFormatError: a name breaks a rule of its kind.
     """
 
     __slots__ = ()
@@ -51,7 +51,8 @@ class Request(Generic[Response]):
     def __post_init__(self) -> None:
         for field, parse in _names(cast("Any", type(self))):
             given = getattr(self, field)
-            if field != "actor" or given is not None:
+            # What is no text is refused by `check_request`, which says where it is.
+            if isinstance(given, str):
                 object.__setattr__(self, field, str(parse(given)))
 
     if not TYPE_CHECKING:

@@ -21,7 +21,8 @@ edge Knows: Person -> Person {
     @key(src, dst)
 }
 """
-HOSTILE = "<script>alert('&\"]]>\x01\ufffe"
+HOSTILE_ACTOR = "<script>alert('&\"]]>"
+HOSTILE = f"{HOSTILE_ACTOR}\x01\ufffe"
 ROWS = """query rows($p: String, $photo: Blob) {
     insert Person { name: $p, photo: $photo }
     insert Person { name: "bo" }
@@ -37,7 +38,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory, backend):
     with omnigraph.init(tmp_path_factory.mktemp("shown") / "<b>&", SCHEMA, settings=RELAXED) as made:
-        made.mutate(ROWS, {"p": HOSTILE, "photo": b"abc"}, actor=HOSTILE)
+        made.mutate(ROWS, {"p": HOSTILE, "photo": b"abc"}, actor=HOSTILE_ACTOR)
         yield made
 
 
@@ -76,7 +77,7 @@ def test_every_result_has_a_short_repr_a_readable_text_and_html(graph, tmp_path)
     (tmp_path / "Team.csv").write_text("code\nnew\n")
     results = {
         "<MutationResult: changed results via q: 1 node, 0 edges>": branch.mutate(
-            "query q($n: String) { insert Person { name: $n } return { name } }", {"n": f"{HOSTILE}2"}, actor=HOSTILE
+            "query q($n: String) { insert Person { name: $n } return { name } }", {"n": f"{HOSTILE}2"}, actor=HOSTILE_ACTOR
         ),
         "<LoadResult: loaded 1 entity on branch results with append>": branch.load(tmp_path / "Team.csv"),
         "<MergePreview: merging results into main would be fast_forward, no conflicts>": graph.branch(

@@ -107,6 +107,34 @@ async def test_a_transaction_that_ended_is_not_kept(place: Path):
 
 
 @pytest.mark.anyio
+async def test_a_transaction_whose_commit_fails_is_not_kept(place: Path):
+    service = open_server(place, ManualClock(), TransactionLimits(of_actor=1))
+    engine = service.graphs.ready["g"].backend.engine
+    read = {"$request": {"operation": "query", "text": READ}}
+    async with client_of(service) as http:
+        client = Asking(http)
+        for number in range(3):
+            assert (await client.ask("begin_transaction")).status_code == 200
+            [name] = engine.transactions
+            add = {"$request": {"operation": "mutate", "text": ADD, "params": {"name": f"own {number}"}}}
+            for call in (read, add):
+                assert (await client.ask("call_in_transaction", transaction=name, call=call)).status_code == 200
+            # What the transaction has read changes before it is committed.
+            assert (await client.ask("mutate", text=ADD, params={"name": f"other {number}"})).status_code == 200
+            assert (await client.ask("commit_transaction", transaction=name)).status_code == 409
+            assert len(service.control.transactions) == len(engine.transactions) == 0
+
+
+def test_a_transaction_of_another_actor_stays_when_its_commit_is_refused():
+    kept = OpenTransactions(ManualClock(), TransactionLimits())
+    kept.begun("t", NotImplemented, "ann")
+    kept.ended("t", "bo")
+    assert len(kept) == 1
+    kept.ended("t", "ann")
+    assert len(kept) == 0
+
+
+@pytest.mark.anyio
 async def test_a_transaction_does_not_stay_open_for_longer_than_its_age_although_it_is_used(place: Path):
     clock = ManualClock()
     service = open_server(place, clock, TransactionLimits(idle_s=600, age_s=1000))

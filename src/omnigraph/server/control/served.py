@@ -17,7 +17,14 @@ from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.export.options import ExportSettings
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.query.options import MAX_ENTITIES, QueryOptions
-from omnigraph.errors import AdmissionError, BadValue, LimitExceeded, QueryMemoryError, SchemaManagedError
+from omnigraph.errors import (
+    AdmissionError,
+    BadValue,
+    LimitExceeded,
+    OmnigraphError,
+    QueryMemoryError,
+    SchemaManagedError,
+)
 from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.ir.stored_queries import StoredQueries
 from omnigraph.operations.history import (
@@ -155,12 +162,18 @@ class ServedBackend(BackendWrapper):
             return
         call = getattr(request, "call", None)
         is_call = isinstance(call, Request) and call.operation.writes
-        with kept.using(name, self._served.actor, self._served.body_bytes if is_call else 0):
-            yield
-            if is_call:
-                self._measure(name)
+        try:
+            with kept.using(name, self._served.actor, self._served.body_bytes if is_call else 0):
+                yield
+                if is_call:
+                    self._measure(name)
+        except OmnigraphError as error:
+            # A commit that fails ends the transaction, unless it was not admitted.
+            if isinstance(request, CommitTransactionRequest) and not isinstance(error, AdmissionError):
+                kept.ended(name, self._served.actor)
+            raise
         if isinstance(request, CommitTransactionRequest | RollbackTransactionRequest):
-            self._control.transactions.ended(name)
+            kept.ended(name, self._served.actor)
 
     def _measure(self, name: str) -> None:
         """Note how much a transaction holds after a call; one that holds too much is rolled back."""
@@ -169,7 +182,7 @@ class ServedBackend(BackendWrapper):
             self._control.transactions.measured(name, held)
         except AdmissionError:
             self._inner.execute(RollbackTransactionRequest(transaction=name))
-            self._control.transactions.ended(name)
+            self._control.transactions.ended(name, self._served.actor)
             raise
 
     def _call(self, request: Request[Any], attached: Attachments) -> CallContext:

@@ -97,10 +97,12 @@ class OpenTransactions:
         with self._lock:
             self._open[name] = _Open(backend, actor, self._clock.monotonic_s())
 
-    def ended(self, name: str) -> None:
-        """Note that a transaction was committed or rolled back."""
+    def ended(self, name: str, actor: str | None) -> None:
+        """Note that a transaction of an actor was committed or rolled back; that of another one stays."""
         with self._lock:
-            self._open.pop(name, None)
+            found = self._open.get(name)
+            if found is not None and found.actor == actor:
+                del self._open[name]
 
     @contextmanager
     def using(self, name: str, actor: str | None, sent_bytes: int = 0) -> Iterator[None]:

@@ -181,7 +181,7 @@ def test_an_id_of_two_types_has_to_be_told_apart(tmp_path):
         (lambda a: a.pagerank(sources={"p00": -1}), "share of a source must be"),
         (lambda a: a.degree(direction="up"), "direction must be"),
         (lambda a: a.degree(7), "edges must be several names"),
-        (lambda a: a.degree([7]), "edges must be text"),
+        (lambda a: a.degree([7]), "must be text"),
         (lambda a: a.degree(weight=7), "weight must be text"),
         (lambda a: a.degree(limit=-1), "limit must be"),
         (lambda a: a.degree(options="x"), "options must be"),

@@ -14,7 +14,7 @@ from omnigraph.engine.query.output import aggregates, ordering, relational
 from omnigraph.engine.query.planned import PlannedReads
 from omnigraph.engine.query.steps import Scan
 from omnigraph.engine.relational import EnginePool
-from omnigraph.errors import UsageError
+from omnigraph.errors import ValueFormatError
 from omnigraph.ir import PlanCache
 from omnigraph.ir import compile as compiling
 from omnigraph.store.newest import NewestVersions
@@ -222,5 +222,5 @@ def test_rows_that_are_only_counted_are_counted_as_groups_would_be(graph, monkey
 def test_a_name_that_is_no_text_is_refused_however_often_the_text_was_asked(graph):
     graph.query(POINT, {"name": "p1"})
     for name in ([], 7):
-        with pytest.raises(UsageError, match="query name"):
+        with pytest.raises(ValueFormatError, match="name must be text"):
             graph.query(POINT, {"name": "p1"}, name)
