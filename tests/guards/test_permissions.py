@@ -283,7 +283,8 @@ DATA = frozenset(
     re.findall(
         r"\w+",
         "actor after algorithm allow_data_loss batch batches check_names checks confirm cursor decisions "
-        "description discard dry_run edges entity_id errors_to every expected_head expected_source_head force format full head ids "
+        "description discard dry_run edges entity_id errors_to every expected_head expected_source_head "
+        "force format full head ids "
         "keep kind kinds length limit limits max_affected max_conflicts message mode name older_than_s "
         "on_conflict on_delete ops options page_token params params_form patch policy preview projections "
         "property reason required_approvals resolve rows run seen settings since source_name sources start "

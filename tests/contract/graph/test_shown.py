@@ -67,7 +67,7 @@ def test_html_shows_data_and_makes_no_markup_of_it(graph):
     assert "&lt;b&gt;&amp;" in shown[0]
     assert "<td>Person</td><td>2</td>" in shown[0]
     assert "<svg" in shown[1]
-    assert "&lt;script&gt;alert(&#x27;&amp;&quot;]]&gt;\\x01" in shown[2]
+    assert "&lt;script&gt;alert(&#x27;&amp;&quot;]]&gt;" in shown[2]
     assert "<caption>7 inserted, 0 updated, 0 deleted</caption>" in shown[3]
     assert str(graph.schema) == SCHEMA
 
@@ -77,7 +77,9 @@ def test_every_result_has_a_short_repr_a_readable_text_and_html(graph, tmp_path)
     (tmp_path / "Team.csv").write_text("code\nnew\n")
     results = {
         "<MutationResult: changed results via q: 1 node, 0 edges>": branch.mutate(
-            "query q($n: String) { insert Person { name: $n } return { name } }", {"n": f"{HOSTILE}2"}, actor=HOSTILE_ACTOR
+            "query q($n: String) { insert Person { name: $n } return { name } }",
+            {"n": f"{HOSTILE}2"},
+            actor=HOSTILE_ACTOR,
         ),
         "<LoadResult: loaded 1 entity on branch results with append>": branch.load(tmp_path / "Team.csv"),
         "<MergePreview: merging results into main would be fast_forward, no conflicts>": graph.branch(
@@ -228,7 +230,7 @@ def test_a_commit_prints_as_a_line_of_the_log(graph):
     commit = graph.log(limit=1)[0]
     assert str(commit) == str(graph.log(limit=1))
     assert str(commit).startswith(f"{commit.id}  ")
-    assert r"<script>alert('&\"]]>\x01".replace('\\"', '"') in str(commit)
+    assert HOSTILE_ACTOR in str(commit)
     assert "\x01" not in str(commit)
 
 
