@@ -173,10 +173,6 @@ def test_stored_query_is_invoked_by_name(http):
     assert wrong.status_code == 400
     assert wrong.json()["error"] == "'find_person' is a read — use omnigraph query find_person"
     assert http.post(f"{GRAPH}/queries/find_person", content=b"{").status_code == 400
-    for kind in ("text/plain", "text/plain; charset=UTF-8", "application/x-www-form-urlencoded", "multipart/form-data"):
-        # A page in a browser sends these to any server, without a question before.
-        form = http.post(f"{GRAPH}/queries/team_sizes", content=b"{}", headers={"Content-Type": kind})
-        assert (form.status_code, form.json()["code"]) == (415, "bad_request")
     conditional = http.post(f"{GRAPH}/queries/find_person/if-graph-commit", headers={"Omnigraph-If-Graph-Commit": "01"})
     assert conditional.status_code == 400
     old = http.post(f"{GRAPH}/queries/forget", json={"params": {"slug": "x"}, "snapshot": "01"})

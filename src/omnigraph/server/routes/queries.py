@@ -27,9 +27,7 @@ from omnigraph.server.transport.bodies import (
     branch_of,
     decode_json,
     decode_params,
-    expect_json,
     malformed,
-    media_type,
     read_body,
 )
 from omnigraph.server.transport.streams import ByteStream, header_text, write_lines, writing_arrow
@@ -94,9 +92,6 @@ async def invoke_query_if_graph_commit(request: Request) -> Response:
 
 async def _invocation(call: GraphCall) -> InvokeBody:
     limits = call.service.settings.limits
-    if media_type(call.request):
-        # Callers of the base contract need not name a type.
-        expect_json(call.request)
     data = await read_body(call.request, limits.body, seconds=limits.body_seconds)
     return InvokeBody() if data.strip() in {b"", b"null"} else decode_json(data, InvokeBody)
 

@@ -35,18 +35,6 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def expect_json(request: Request) -> None:
-    """Refuse a body that is not called JSON; a page in a browser can send others without being asked.
-
-    Raises:
-        MediaTypeError: it is called something else, or nothing.
-    """
-    found = media_type(request)
-    if found != JSON_TYPE:
-        details = BadValue(what="content-type", value=found[:_SHOWN], expected=JSON_TYPE)
-        raise MediaTypeError(f"expected a body of type {JSON_TYPE}", details=details)
-
-
 def refuse_packed(request: Request) -> None:
     """Refuse a body that is packed: it would have to be unpacked before anyone knows how long it is.
 
@@ -102,8 +90,10 @@ async def read_json(
         RequestFormatError: it is not JSON, or of another shape.
         BodyTooLargeError, BodyTimeoutError: see :func:`read_body`.
     """
-    if needs_type:
-        expect_json(request)
+    found = media_type(request)
+    if needs_type and found != JSON_TYPE:
+        details = BadValue(what="content-type", value=found[:_SHOWN], expected=JSON_TYPE)
+        raise MediaTypeError(f"expected a body of type {JSON_TYPE}", details=details)
     return decode_json(await read_body(request, limit, seconds=seconds), shape)
 
 
