@@ -70,6 +70,7 @@ class Model:
 
     def __init__(self):
         self.lives = 0
+        self.names = set()
         self.main = set()
         self.branches = {}
         self.proposals = []
@@ -78,8 +79,11 @@ class Model:
 
     def expected(self, verb, number, source, actor):
         """The class of the error that a step ends with, None if it goes through."""
-        if verb in {"open", "write", "write_bad", "delete"} and source not in self.branches:
+        if verb in {"open", "write", "write_bad"} and source not in self.branches:
             return BranchMissingError
+        if verb == "delete":
+            # A deletion that is repeated goes through.
+            return None if source in self.names else BranchMissingError
         if verb == "create" and source in self.branches:
             return OmnigraphError
         if verb not in {"comment", "approve", "merge", "close"}:
@@ -112,9 +116,10 @@ class Model:
             self.proposals.append(Proposal(source=source, life=branch.life, author=actor, required=required))
         elif verb == "create":
             self.lives += 1
+            self.names.add(source)
             self.branches[source] = Branch(life=self.lives, words=set(self.main))
         elif verb == "delete":
-            del self.branches[source]
+            self.branches.pop(source, None)
         elif verb == "write_main":
             self.main.add(word)
         elif verb in {"write", "write_bad"}:
