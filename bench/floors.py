@@ -111,8 +111,12 @@ class _Numpy(Engine):
         return [(slug,) for slug in pc.take(self._persons["slug"], _as_arrow(ends)).to_pylist()]
 
     def three_hops(self, parameters: Parameters) -> Rows:
-        """Return how many are three hops away."""
-        return [(self.met(self.person(parameters), 3)[-1],)]
+        """Return how many others walks of three hops lead to."""
+        person = self.person(parameters)
+        ends = np.array([person])
+        for _ in range(3):
+            ends = np.unique(self.known(ends))
+        return [(int(np.count_nonzero(ends != person)),)]
 
     def reached(self, parameters: Parameters) -> Rows:
         """Return how many are up to three hops away."""

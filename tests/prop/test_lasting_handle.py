@@ -76,6 +76,9 @@ class Run:
         for self.step in range(1, steps + 1):
             (way,) = self.random.choices(ways, (100, 5, 4, 2, 5, 1, 0.5, 0.5))
             way()
+            if self.step % 200 == 0:
+                # Drawn so seldom that a run may miss it.
+                self.cleanup()
             self.compare()
 
     def change(self) -> None:

@@ -102,10 +102,6 @@ BROKEN = {
     "kinds": [line("Person", f"p{number}", seq=number) for number in range(30)]
     + [line("Person", "z", seq="2026-01-01")],
     "end": [{"edge": "Knows", "from": "ada", "to": "zoe", "data": {"id": "e"}}],
-    "later end": [
-        {"edge": "Knows", "from": "ada", "to": "ada", "_seq": 9, "data": {"id": "e"}},
-        line("Person", "ada", "delete", 4),
-    ],
     "two ends": [
         {"edge": "Knows", "from": f"x{number}", "to": "ada", "data": {"id": f"e{number}"}} for number in range(20)
     ],
