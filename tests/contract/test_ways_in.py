@@ -229,6 +229,7 @@ def test_a_share_of_all_calls_is_refused_alike_on_every_way_in(ways):
 
 
 @pytest.mark.more
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_call_is_refused_alike_on_every_way_in(ways, part):
     assert differences(ways, CASES[part::PARTS]) == []
@@ -292,6 +293,7 @@ def test_a_share_of_commands_is_refused_alike_on_a_store_and_a_server(ways):
 
 
 @pytest.mark.more
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_commands_are_refused_alike_on_a_store_and_a_server(ways, part):
     assert command_differences(ways, COMMAND_CASES[part::4]) == []
@@ -361,6 +363,7 @@ def test_a_share_of_the_calls_of_tools_is_refused_and_changes_nothing(ways, agen
 
 
 @pytest.mark.more
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_calls_of_tools_are_refused_and_change_nothing(ways, agent, part):
     assert tool_failures(ways, agent, list(tool_cases(agent))[part::4]) == []
