@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Protocol, cast
@@ -52,7 +53,11 @@ _OF_OUTPUT = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, er
 
 def run(command: Callable[[], int], argv: Sequence[str]) -> int:
     """Run ``command`` and return the exit code of the process; ``argv`` tells in which form errors are wanted."""
-    output = choose_output(as_json=wants_json(argv))
+    # In a context of its own: a later command of the same process must not tell the commits of this one.
+    return copy_context().run(_run, command, choose_output(as_json=wants_json(argv)))
+
+
+def _run(command: Callable[[], int], output: Output) -> int:
     _replace_closed_streams()
     try:
         code = _attempt(command, output)

@@ -11,6 +11,7 @@ import pytest
 from omnigraph.cli.main import main, run
 from omnigraph.errors import BY_CODE, Kind, SourceTooLargeError
 from omnigraph.lang.pg import parse_schema
+from omnigraph.runtime.context import last_commit, note_commit, remember_commits
 
 
 def end_with(problem: BaseException) -> int:
@@ -39,6 +40,17 @@ def test_exit_codes_of_kinds_are_distinct_and_not_those_of_signals():
 def test_interrupt_is_130(capsys: pytest.CaptureFixture[str]):
     assert run(lambda: end_with(KeyboardInterrupt()), []) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_commits_of_an_earlier_command_are_not_told():
+    def write() -> int:
+        remember_commits()
+        note_commit("main", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        assert last_commit() is not None
+        return 0
+
+    assert run(write, []) == 0
+    assert last_commit() is None
 
 
 def test_streams_closed_by_the_caller_are_no_bug(monkeypatch: pytest.MonkeyPatch):
