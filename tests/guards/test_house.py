@@ -32,7 +32,7 @@ def test_circle_is_found_also_when_a_function_closes_it(tmp_path: Path):
     assert set(cycle) == {"omnigraph.a", "omnigraph.b", "omnigraph.c"}
 
 
-# Files and functions that one request crosses at most. They may only fall: who makes them smaller writes the new figures.
+# Files and functions that one request crosses at most. They may only fall: write the new figures when they do.
 # A thread that ends an earlier request adds some functions, so these have a tenth of room.
 CROSSED = {
     "insert, command": (150, 900),
