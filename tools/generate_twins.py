@@ -1,11 +1,10 @@
-"""Write the twins: the client for threads from the one for an event loop, ``omnigraph.aio`` from ``omnigraph.graph``.
+"""Write what follows from other code: the client for threads, and the types of ``omnigraph.aio``.
 
 Usage: ``python tools/generate_twins.py [FOLDER]``; FOLDER instead of the source tree gets the files.
 """
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import unasync
-from async_twin import Twin, async_twin
+from async_stubs import stubs
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "omnigraph"
@@ -44,52 +43,11 @@ def client(into: Path) -> None:
     target.write_text(HEAD.format(origin=f"src/omnigraph/client/_async/{origin.name}") + text, encoding="utf-8")
 
 
-# The modules of ``omnigraph.graph`` that have a twin; the others wait for nothing.
-TWINS = (
-    "algorithms",
-    "blobs",
-    "branch",
-    "deciding",
-    "diff",
-    "feed",
-    "graph",
-    "proposals",
-    "queries",
-    "state",
-    "transaction",
-    "writing",
-)
-# What is not a matter of waiting.
-WORDS = {
-    **{f"omnigraph.graph.{name}": f"omnigraph.aio.{name}" for name in (*TWINS, "opening", "waiting")},
-    "from omnigraph.operations.request import Backend\n": "from omnigraph.aio.backend import AsyncBackend\n",
-    ", Backend, Request\n": ", Request\nfrom omnigraph.aio.backend import AsyncBackend\n",
-    "import Backend, Request\n": "import Request\nfrom omnigraph.aio.backend import AsyncBackend\n",
-    "Attachments, Backend\n": "Attachments\nfrom omnigraph.aio.backend import AsyncBackend\n",
-    "  # noqa: UP028 - the twin of this room has no other way": "",
-    "backend: Backend": "backend: AsyncBackend",
-    "-> Backend": "-> AsyncBackend",
-    "Callable[[Transaction], _Done]": "Callable[[Transaction], Awaitable[_Done]]",
-    "with graph.transaction(message=": "async with await graph.transaction(message=",
-    "in a ``with`` block": "in an ``async with`` block",
-    "As a ``with`` block": "As an ``async with`` block",
-    "Threads may share it": "Tasks of one loop may share it",
-    "may be called from another thread": "may be called from another task",
-    "or the thread is interrupted": "or the task is cancelled",
-}
-
-
 def aio(into: Path) -> None:
-    """Write the objects of a graph for an event loop."""
-    texts = {name: (SOURCE / "graph" / f"{name}.py").read_text(encoding="utf-8") for name in TWINS}
-    twin = Twin.of(map(ast.parse, texts.values()))
-    for name, text in texts.items():
-        made = async_twin(text, twin, WORDS)
-        imports = "from __future__ import annotations\n\nfrom collections.abc import AsyncIterator, Awaitable\n"
-        made = made.replace("from __future__ import annotations\n", imports, 1)
-        target = into / "aio" / f"{name}.py"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(HEAD.format(origin=f"src/omnigraph/graph/{name}.py") + made, encoding="utf-8")
+    """Write the types of the objects for an event loop."""
+    target = into / "aio" / "__init__.pyi"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(HEAD.format(origin="src/omnigraph/graph") + stubs(), encoding="utf-8")
 
 
 def main() -> None:
@@ -99,7 +57,7 @@ def main() -> None:
     aio(into)
     ruff = Path(sys.executable).with_name("ruff")
     config = str(ROOT / "pyproject.toml")
-    files = [str(into / "client" / "_sync"), *(str(into / "aio" / f"{name}.py") for name in TWINS)]
+    files = [str(into / "client" / "_sync"), str(into / "aio" / "__init__.pyi")]
     rules = ["--select", "I,F401", "--fix", "--quiet"]
     subprocess.run([ruff, "check", "--config", config, *rules, *files], check=True)
     subprocess.run([ruff, "format", "--config", config, "--quiet", *files], check=True)

@@ -1,4 +1,4 @@
-"""``AsyncBackend``: what executes requests for an event loop; ``AsyncLocalBackend`` does it in threads of this process."""
+"""``AsyncBackend`` executes requests for an event loop: in threads of this process, or by asking a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import threading
 from dataclasses import replace
 from typing import Literal, Protocol
 
+from omnigraph.client import ClientSettings, GraphAddress
+from omnigraph.engine.results.frames import library
+from omnigraph.graph.opening import INSTALL
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request, Response
+from omnigraph.txn.graph_store import OpenMode
 
 
 class AsyncBackend(Protocol):
@@ -61,3 +65,17 @@ class AsyncLocalBackend:
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
         await asyncio.to_thread(self._inner.close)
+
+
+async def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSettings | None) -> AsyncBackend:
+    """Return a backend that asks a server; takes what :func:`omnigraph.graph.opening.connect` does."""
+    library("httpx2", hint=INSTALL)
+    from omnigraph.client._async.backend import AsyncRemoteBackend  # noqa: PLC0415 - needs a library that few have
+
+    backend = AsyncRemoteBackend(GraphAddress.parse(uri), token=token, mode=mode, settings=settings)
+    try:
+        await backend.connect()
+    except BaseException:
+        await backend.close()
+        raise
+    return backend

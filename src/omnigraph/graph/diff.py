@@ -41,8 +41,7 @@ class Diff:
         return str(self._found.after.state.head.commit)
 
     def __iter__(self) -> Iterator[EntityChange]:
-        for change in drawn(self._found):  # noqa: UP028 - the twin of this room has no other way
-            yield change
+        yield from drawn(self._found)
 
     def __str__(self) -> str:
         """The counts, then a line for each of the first changes, for ``print``."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.graph.waiting import Stop
+from omnigraph.graph.waiting import manner
 from omnigraph.history.feed.batch import FeedBatch
 from omnigraph.operations.history import FeedRequest
 from omnigraph.operations.request import Backend
@@ -33,7 +33,7 @@ class Feed(Printable):
         self._request = request
         self._follow = follow
         self._interval_s = interval_s
-        self._stopped = Stop()
+        self._stopped = manner.get().stop()
         self._source: str | None = None
 
     def pin(self) -> None:

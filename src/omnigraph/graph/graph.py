@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
@@ -13,8 +14,9 @@ from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, che
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.graph.arguments.values import duration_s, schema_text
 from omnigraph.graph.branch import Branch, BranchVerbs
-from omnigraph.graph.opening import check_server_arguments, connect, create_local, open_local, refuse_given
+from omnigraph.graph.opening import check_server_arguments, create_local, open_local, refuse_given
 from omnigraph.graph.state import State, reference_of
+from omnigraph.graph.waiting import computed, manner
 from omnigraph.operations.history import (
     CreateBranchRequest,
     DeleteBranchRequest,
@@ -213,7 +215,7 @@ def init(
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     allowed = _allowed_blobs(external_blobs)
     source = schema_text(schema)
-    create_local(uri, source, storage_options, actor=actor, message=message, settings=settings)
+    computed(partial(create_local, uri, source, storage_options, actor=actor, message=message, settings=settings))
     return open(
         uri,
         storage_options=storage_options,
@@ -287,9 +289,10 @@ def open(  # noqa: A001, PLR0913 - what every library of files calls it; keyword
     if is_server_address(uri):
         refuse_given(local, "a graph that this process opens itself")
         check_server_arguments(token, client)
-        return Graph(connect(str(uri), token=token, mode=mode, settings=client))
+        return Graph(manner.get().connect(str(uri), token=token, mode=mode, settings=client))
     refuse_given({"token": token, "client": client}, "a graph of a server")
-    backend = open_local(
+    opened = partial(
+        open_local,
         uri,
         storage_options,
         mode=mode,
@@ -302,7 +305,7 @@ def open(  # noqa: A001, PLR0913 - what every library of files calls it; keyword
         policy=policy,
         actor=actor,
     )
-    return Graph(backend)
+    return Graph(manner.get().open_local(opened))
 
 
 def _check_settings(

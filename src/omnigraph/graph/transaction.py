@@ -21,7 +21,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.arguments.loads import LoadArgument, row_sources
 from omnigraph.graph.arguments.values import attachments_of, data_of, query_text
-from omnigraph.graph.waiting import Lock, computed
+from omnigraph.graph.waiting import computed, manner
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
 from omnigraph.operations.transactions import (
@@ -82,7 +82,7 @@ class Transaction(Printable):
 
     def __init__(self, backend: Backend, begun: BegunTransaction) -> None:
         self._backend = backend
-        self._lock = Lock()
+        self._lock = manner.get().lock()
         # Taken for a moment, also where results are looked at, which waits for no call.
         self._looking = threading.Lock()
         self._begun = begun
