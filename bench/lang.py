@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from omnigraph.catalog import compile_schema
 from omnigraph.ir import PlanCache, compile_query
+from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.pg import parse_schema
 
 SCHEMA = Path(__file__).parents[1] / "examples" / "people" / "schema.pg"
@@ -38,8 +40,14 @@ query colleagues($slug: String) {
 _LESS = int(os.environ.get("OMNIGRAPH_BENCH_LESS", "1"))
 FRESH_RUNS = 400 // _LESS
 CACHED_RUNS = 20_000 // _LESS
-SCHEMA_RUNS = max(1, 5 // _LESS)
+GROWTH_RUNS = SCHEMA_RUNS = max(1, 5 // _LESS)
 SCHEMA_LINES = 2_000 // _LESS
+REPEATED = [
+    ("$p.a = 1", " or "),
+    ("$p knows $q", "\n"),
+    ("not { $p.a = 1 }", "\n"),
+    ("lower($p.a) in ['x', $y]", " and "),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +64,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(machine(), highlight=False)
     table = Table("what", "measured", "target", "")
-    for figure in (*query_figures(), *schema_figures()):
+    for figure in (*query_figures(), *growth_figures(), *schema_figures()):
         table.add_row(figure.what, figure.value, figure.target, figure.verdict)
     console.print(table)
 
@@ -79,6 +87,20 @@ def query_figures() -> list[Figure]:
         timing(f"the same from the plan cache (median of {CACHED_RUNS})", cached, 0.05),
         Figure(what="ratio of the two", value=f"{fresh / cached:,.0f} x"),
     ]
+
+
+def growth_figures() -> list[Figure]:
+    """What a text that is ten times as long takes beside the shorter one: some ten times as much."""
+    figures = []
+    for unit, between in REPEATED:
+        texts = [
+            f"query q() {{ match {{ {between.join([unit] * times)} }} return {{ $p }} }}" for times in (100, 1_000)
+        ]
+        short, long = (median_ms(partial(parse_queries, text), runs=GROWTH_RUNS) for text in texts)
+        figures.append(
+            Figure(what=f"parse 1,000 beside 100 of: {unit}", value=f"{long / short:.1f} x", target="some 10 x")
+        )
+    return figures
 
 
 def schema_figures() -> list[Figure]:

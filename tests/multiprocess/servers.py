@@ -16,7 +16,7 @@ from tests.multiprocess.ground import Ground
 from tests.warm import PROJECT
 
 _LISTENING = "OMNIGRAPH_LISTEN_ADDR="
-_WAIT_S = 60.0
+_WAIT_S = 300.0
 # What the storage options of the endpoint are called where commands look for them.
 _VARIABLES = {
     "aws_endpoint": "AWS_ENDPOINT_URL",

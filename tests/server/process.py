@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
 MADE = "OMNIGRAPH_BEARER_TOKEN="
 # Generous: it bounds a hanging test, nothing is measured by it.
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

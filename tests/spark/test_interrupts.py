@@ -82,7 +82,7 @@ def test_an_interrupted_command_ends_its_jobs_and_says_nothing(folder):
             time.sleep(0.01)
         assert len(files(folder / "g")) > len(before)
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
+        assert process.wait(300) == 130
     assert ((folder / "out").read_text(), (folder / "err").read_text()) == ("", "")
     assert files(folder / "g") == before
     with open_session(folder / "g") as graph:

@@ -128,16 +128,16 @@ def test_endless_text_of_quotes_is_a_bad_line(http):
 
 def test_lines_are_looked_at_beside_the_event_loop(served_people, monkeypatch):
     threads = []
-    look = loads._check_lines
-    monkeypatch.setattr(loads, "_check_lines", lambda data: (threads.append(threading.current_thread()), look(data)))
+    refuse = loads.malformed
+    monkeypatch.setattr(loads, "malformed", lambda *given: threads.append(threading.current_thread()) or refuse(*given))
 
     async def send_lines() -> httpx2.Response:
         graph = ServedGraph(graph_id="people", uri=str(served_people))
         service = open_service(ServerSettings(graphs=(graph,), unauthenticated=True))
         async with client_of(service) as client:
-            return await client.post(f"{GRAPH}/load/ndjson?branch=none", content=b"{}", headers=NDJSON)
+            return await client.post(f"{GRAPH}/load/ndjson", content=b"\xff", headers=NDJSON)
 
-    assert asyncio.run(send_lines()).status_code == 404
+    assert asyncio.run(send_lines()).status_code == 400
     assert [thread is threading.main_thread() for thread in threads] == [False]
 
 

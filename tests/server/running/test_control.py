@@ -42,25 +42,25 @@ def test_exactly_as_many_writes_are_let_in_at_once_as_fit():
     counted = threading.Semaphore(0)
 
     def write():
-        gate.wait(60)
+        gate.wait(300)
         try:
             with admission.admit("ann", 1):
                 outcomes.append("in")
                 counted.release()
-                leave.wait(60)
+                leave.wait(300)
         except AdmissionError:
             outcomes.append("out")
             counted.release()
 
     threads = [start_thread("write", write) for _ in range(20)]
     for _ in range(20):
-        assert counted.acquire(timeout=60)
+        assert counted.acquire(timeout=300)
     assert (outcomes.count("in"), admission.under_way, admission.refused) == (7, 7, 13)
     with admission.admit("bob", 1):
         assert admission.under_way == 8
     leave.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert admission.under_way == 0
 
 
@@ -136,7 +136,7 @@ def test_of_two_at_once_one_is_done_and_a_failure_leaves_the_key_free():
 
     def fail():
         began.set()
-        assert go_on.wait(60)
+        assert go_on.wait(300)
         raise OutcomeMissingError("gone", details=MissingThing(what="operation", name="x"))
 
     def first():
@@ -147,11 +147,11 @@ def test_of_two_at_once_one_is_done_and_a_failure_leaves_the_key_free():
         answers.append(outcomes.run("g", None, CALL, "create_branch", lambda: "made", is_remembered=True))
 
     threads = [start_thread("first", first)]
-    assert began.wait(60)
+    assert began.wait(300)
     threads.append(start_thread("second", second))
     go_on.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert answers == ["made"]
 
 

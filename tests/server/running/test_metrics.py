@@ -18,13 +18,13 @@ from omnigraph.server.main import open_service
 from omnigraph.server.service import Service
 from tests.e2e.process import omnigraph as run_omnigraph
 from tests.server.inside import client_of
+from tests.server.process import WAIT_S
 from tests.session_graph import RELAXED
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person"
 ADD = "query add($name: String) { insert Person { name: $name } }"
 LINK = "query link($a: String, $b: String) { insert Knows { from: $a, to: $b } }"
 HOP = "query hop() { match { $p: Person  $p knows $q } return { $q.name } }"
-WAIT_S = 60
 
 
 @pytest.fixture

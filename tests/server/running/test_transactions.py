@@ -225,15 +225,15 @@ def test_a_transaction_does_not_expire_during_a_call():
     def call() -> None:
         with kept.using("t", "ann"):
             inside.set()
-            leave.wait(60)
+            leave.wait(300)
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert inside.wait(60)
+    assert inside.wait(300)
     clock.sleep(6000)
     assert kept.expire() == 0
     leave.set()
-    thread.join(60)
+    thread.join(300)
     clock.sleep(599)
     assert kept.expire() == 0
     clock.sleep(1)

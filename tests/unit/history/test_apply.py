@@ -249,7 +249,7 @@ def test_a_feed_that_follows_waits_for_commits_until_it_is_stopped(make):
     thread = threading.Thread(target=read)
     thread.start()
     change(source, person("ann"))
-    assert has_first.wait(60)
+    assert has_first.wait(300)
     feed.stop()
     thread.join()
     assert found == [["ann"]]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.session_graph import RELAXED
 
@@ -51,15 +52,19 @@ def graph(place: Path) -> Iterator[omnigraph.Graph]:
 def counting_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Count the rows that tables give, scan by scan."""
     counted: list[int] = []
-    draw = PinnedTable._draw
+    scan = PinnedTable.scan
 
-    def watched(table, reader, width):
-        for batch in draw(table, reader, width):
+    def count(batches):
+        for batch in batches:
             counted.append(batch.num_rows)
             yield batch
 
+    def watched(*arguments, **named):
+        reader = scan(*arguments, **named)
+        return pa.RecordBatchReader.from_batches(reader.schema, count(reader))
+
     with monkeypatch.context() as patched:
-        patched.setattr(PinnedTable, "_draw", watched)
+        patched.setattr(PinnedTable, "scan", watched)
         yield counted
 
 

@@ -25,7 +25,7 @@ class Owner:
         """What takes long."""
         self.made += 1
         self.started.set()
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(300)
         assert not gc.isenabled()
         return object()
 
@@ -55,7 +55,7 @@ def test_threads_that_ask_at_once_get_the_same_part():
     owner.may_end.clear()
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(lambda: owner.part) for _ in range(4)]
-        assert owner.started.wait(60)
+        assert owner.started.wait(300)
         owner.may_end.set()
         assert len({id(one.result(60)) for one in asked}) == 1
     assert owner.made == 1

@@ -7,7 +7,7 @@ from tests.unit.store.conftest import SCHEMA
 
 from omnigraph.errors import LimitExceeded, QueryMemoryError
 from omnigraph.runtime import counting
-from omnigraph.store.projections import hashes, keys, segments
+from omnigraph.store.projections import hashes, keys
 from omnigraph.store.projections.files import PROJECTIONS_PREFIX
 from omnigraph.store.projections.hashes import hash_text, hash_texts
 from omnigraph.store.projections.keys import build_keys, key_index, needs_keys
@@ -15,6 +15,7 @@ from omnigraph.store.projections.packing import PackedHashes
 from omnigraph.store.projections.segments import KeyMemory, segment_of
 from omnigraph.store.staging import IndexBuild, stage_change, stage_compaction, stage_create, stage_indexes
 from omnigraph.store.tables import lookup as lookups
+from omnigraph.store.tables.pinned import PinnedTable
 from omnigraph.store.tables.row_ids import find_row_ids
 
 BTREE = IndexBuild(column="id", kind="btree", name="id_idx")
@@ -404,17 +405,13 @@ def test_segments_do_not_collect_the_fragments_of_a_long_run_of_small_commits():
         assert sum(len(segment.fragments) for segment in memory.segments("t")) <= 256
 
 
-def test_a_table_of_many_fragments_keeps_all_of_them_and_is_not_narrowed_by_every_commit(monkeypatch):
-    narrowed = []
-    narrow = segments._narrowed
-    monkeypatch.setattr(segments, "_narrowed", lambda *given: narrowed.append(given) or narrow(*given))
+def test_a_table_of_many_fragments_keeps_all_of_them():
     memory, live = KeyMemory(), set()
     for number in range(600):
         [fragment] = keys_of_one(f"file{number}", rows=1)
         live.add((f"file{number}",))
         memory.add("t", segment_of([fragment], np.array([number], dtype=np.uint64), np.arange(1)), live)
     assert sum(len(segment.fragments) for segment in memory.segments("t")) == 600
-    assert narrowed == []
 
 
 def keys_of_one(name="file", rows=50):
@@ -469,14 +466,20 @@ def test_many_ids_are_scanned_for_once_when_most_rows_have_them(local, monkeypat
     )
     table = local.another_process().open(pin)
     scans, hashed = [], []
-    whole, hash_all = lookups._scan_for, lookups.hash_texts
-    monkeypatch.setattr(lookups, "hash_texts", lambda texts: hashed.append(len(texts)) or hash_all(texts))
-    monkeypatch.setattr(lookups, "_scan_for", lambda *args: scans.append(args[3:]) or whole(*args))
+    scan, hash_all = PinnedTable.scan, lookups.hash_texts
     most, few = [f"p{number}" for number in range(50)], [f"p{number}" for number in range(0, 60, 5)]
-    assert found(table, most) == plain(table, most)
-    assert scans == [()]
-    assert found(table, [*few, "new"]) == plain(table, [*few, "new"])
-    assert scans[1:] == [([1],)]
+    rows_of_most, rows_of_few = plain(table, most), plain(table, [*few, "new"])
+
+    def watched(*arguments, fragment_ids=None, **named):
+        scans.append(fragment_ids)
+        return scan(*arguments, fragment_ids=fragment_ids, **named)
+
+    monkeypatch.setattr(lookups, "hash_texts", lambda texts: hashed.append(len(texts)) or hash_all(texts))
+    monkeypatch.setattr(PinnedTable, "scan", watched)
+    assert found(table, most) == rows_of_most
+    assert scans == [None]
+    assert found(table, [*few, "new"]) == rows_of_few
+    assert scans[1:] == [[1]]
     assert hashed == [13]
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from omnigraph.engine.embedding import Embedder, EmbeddingSettings
+from omnigraph.engine.embedding import embedder as embedder_module
+from omnigraph.engine.embedding.embedder import build_provider
 from omnigraph.errors import (
     EmbeddingAnswerError,
     EmbeddingModelMismatchError,
@@ -172,8 +174,7 @@ def test_closed_embedder_says_that_the_graph_is_closed():
 
 def test_threads_share_one_provider(monkeypatch):
     built = []
-    real = Embedder._build
-    monkeypatch.setattr(Embedder, "_build", lambda self: built.append(1) or real(self))
+    monkeypatch.setattr(embedder_module, "build_provider", lambda *given: built.append(1) or build_provider(*given))
     embedder = Embedder(ManualClock(), EmbeddingSettings(provider="mock"))
     gate = threading.Barrier(8)
     found = []

@@ -87,7 +87,7 @@ def test_a_write_that_is_published_is_not_pending_while_its_claim_is_given_back(
     outside(session, tmp_path).optimize.compact_files()
     released = threading.Event()
     going = Runtime.system()
-    going.failpoints.enable("txn.release.before_delete", lambda: released.wait(60))
+    going.failpoints.enable("txn.release.before_delete", lambda: released.wait(300))
     with open_session(tmp_path / "g", runtime=going) as slow:
         slow.create_branch("side")
         slow.mutate(ADD, {"n": "d"}, branch="side")
@@ -109,19 +109,19 @@ def test_a_write_that_is_not_published_yet_is_pending(session, tmp_path):
 
     def hold():
         begun.set()
-        assert may_go_on.wait(60)
+        assert may_go_on.wait(300)
 
     going.failpoints.enable("txn.publish.before_cas", hold)
     with open_session(tmp_path / "g", runtime=going) as slow:
         writing = start_thread("writing", lambda: slow.mutate(ADD, {"n": "d"}))
-        assert begun.wait(60)
+        assert begun.wait(300)
         assert [claim.state for claim in session.repair().claims] == ["alive"]
         (key,) = session.status().pending
         assert key.startswith("__recovery/main~main/")
         with pytest.raises(ClaimBusyError):
             session.repair(confirm=True)
         may_go_on.set()
-        writing.join(60)
+        writing.join(300)
     assert people(session) == ["a", "b", "c", "d"]
 
 
