@@ -1,7 +1,7 @@
 """A pipeline on Spark: clean raw files with ordinary DataFrame code, load them into a branch, review, merge.
 
 Run it with ``python examples/spark_pipeline.py``; it works in a temporary folder and leaves nothing behind. It needs
-``pip install 'omnigraph[spark]'`` and Java, or ``'omnigraph[spark,spark-jre]'``.
+``pip install 'omnigraphdb[spark]'`` and Java, or ``'omnigraphdb[spark,spark-jre]'``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.distribution import VERSION
+
 if TYPE_CHECKING:
     from omnigraph.client.settings import ClientSettings as ClientSettings
     from omnigraph.engine.embedding.settings import EmbeddingSettings as EmbeddingSettings
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.manifest.rows import Commit as Commit
     from omnigraph.txn.settings import TxnSettings as TxnSettings
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Branch",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 
 from tests.guards.fresh import command, packages_after
-from tests.guards.layout import ROOT, SOURCE
+from tests.guards.layout import ROOT
 
 HEAVY = {"pyarrow", "lark", "numpy", "lance", "rich", "msgspec"}
 OPTIONAL = {"pyspark", "fastapi", "pydantic", "uvicorn", "duckdb", "obstore", "httpx", "mcp", "cedarpy", "hypothesis"}
@@ -52,8 +50,3 @@ def test_commands_that_may_run_on_spark_do_not_load_it_for_that():
 def test_the_room_of_spark_can_be_imported_without_spark():
     """What is missing is then said by an error of ours."""
     assert not packages_after("import omnigraph.spark") & {"pyspark", "py4j"}
-
-
-def test_versions_agree():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert f'__version__ = "{project["version"]}"' in (SOURCE / "__init__.py").read_text(encoding="utf-8")

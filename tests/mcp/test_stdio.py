@@ -124,4 +124,4 @@ def test_without_the_sdk_the_command_says_what_to_install(place: Path, monkeypat
     app = get_command(agents.app)
     with pytest.raises(LibraryMissingError, match="this command needs mcp, which is not installed") as caught:
         app.main(["--store", str(place)], standalone_mode=False)
-    assert caught.value.hint == "install omnigraph[mcp]"
+    assert caught.value.hint == "install it with `pip install 'omnigraphdb[mcp]'`"

@@ -22,10 +22,10 @@ from typing import Annotated, Any, ClassVar, NoReturn, Protocol, cast
 import typer
 from typer.main import get_command
 
-from omnigraph import __version__
 from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app, own_process
 from omnigraph.cli.output import Output, choose_output, write_interrupt, write_line
 from omnigraph.cli.usage import usage_error
+from omnigraph.distribution import VERSION
 from omnigraph.errors import BadValue, FileAccessError, InternalError, OmnigraphError, UsageError
 
 INTERRUPTED = 130
@@ -303,7 +303,7 @@ _app = new_app(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        write_line(f"{PROGRAM} {__version__}", sys.stdout)
+        write_line(f"{PROGRAM} {VERSION}", sys.stdout)
         raise typer.Exit
 
 

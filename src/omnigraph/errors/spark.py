@@ -5,6 +5,7 @@ Nothing is published before every job of a run has succeeded, so a failure leave
 
 from __future__ import annotations
 
+from omnigraph.distribution import pip_install
 from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
 from omnigraph.records import record
@@ -34,7 +35,7 @@ class SparkMissingError(OmnigraphError, ImportError):
         code="spark.library_missing",
         kind=Kind.UNSUPPORTED,
         details=MissingThing,
-        hint="install it with `pip install 'omnigraph[spark]'`, or use the local engine",
+        hint=f"install it with `{pip_install('spark')}`, or use the local engine",
     )
 
 
@@ -45,8 +46,7 @@ class JavaMissingError(OmnigraphError):
         code="spark.java_missing",
         kind=Kind.UNSUPPORTED,
         details=MissingThing,
-        hint="install Java 17 or newer and set JAVA_HOME, or `pip install 'omnigraph[spark-jre]'`, "
-        "or use the local engine",
+        hint=f"install Java 17 or newer and set JAVA_HOME, or `{pip_install('spark-jre')}`, or use the local engine",
     )
 
 
@@ -57,7 +57,7 @@ class JavaTooOldError(OmnigraphError):
         code="spark.java_too_old",
         kind=Kind.UNSUPPORTED,
         details=FormatMismatch,
-        hint="point JAVA_HOME at Java 17 or newer, or `pip install 'omnigraph[spark-jre]'`, or use the local engine",
+        hint=f"point JAVA_HOME at Java 17 or newer, or `{pip_install('spark-jre')}`, or use the local engine",
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.client import ClientSettings, GraphAddress
+from omnigraph.distribution import pip_install
 from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.arguments.values import NamedText
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.ir.stored_queries import StoredQueries
     from omnigraph.policy.policy import Policy
 
-INSTALL = "install omnigraph[client]"
+INSTALL = f"install it with `{pip_install('client')}`"
 
 
 def check_server_arguments(token: object, client: object) -> None:

@@ -30,7 +30,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from omnigraph import __version__
+from omnigraph.distribution import VERSION
 from omnigraph.errors import Kind, MissingThing, OmnigraphError, ToolArgumentError, ToolMissingError
 from omnigraph.errors.details import BadValue
 from omnigraph.mcp.access import AgentGraph, AgentHost
@@ -60,7 +60,7 @@ def agent_server(host: AgentHost) -> Server[Any]:
     door = _Door(host)
     return Server(
         "omnigraph",
-        version=__version__,
+        version=VERSION,
         title="omnigraph",
         instructions=INSTRUCTIONS,
         # No argument of a tool travels in a header, which would be looked up before every call.

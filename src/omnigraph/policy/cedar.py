@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from omnigraph.distribution import pip_install
 from omnigraph.errors import BadValue, PolicyDenial, PolicyEvaluationError, UsageError
 from omnigraph.policy.bundle import SERVER_ACTIONS, BundleKind, PolicyBundle, Rule, Scope
 from omnigraph.policy.decision import Action, Actor, Question
@@ -176,6 +177,6 @@ def load_cedar() -> Any:
         raise UsageError(
             "policies need cedarpy, which is not installed",
             details=BadValue(what="library", value="cedarpy", expected="cedarpy 4.12 or newer"),
-            hint="install it with `pip install 'omnigraph[server]'`",
+            hint=f"install it with `{pip_install('server')}`",
         ) from problem
     return cedarpy

@@ -179,7 +179,7 @@ def test_without_the_library_a_bundle_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "cedarpy", None)
     with pytest.raises(UsageError, match="policies need cedarpy") as caught:
         policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
-    assert "omnigraph[server]" in (caught.value.hint or "")
+    assert "omnigraphdb[server]" in (caught.value.hint or "")
 
 
 def test_without_a_bundle_an_actor_may_read_and_nothing_else():

@@ -72,7 +72,7 @@ def test_without_java_the_error_says_how_to_get_one(tmp_path):
     with pytest.raises(JavaMissingError, match="no Java was found") as caught:
         find_java(environment(tmp_path, PATH=tmp_path))
     assert "JAVA_HOME" in caught.value.hint
-    assert "omnigraph[spark-jre]" in caught.value.hint
+    assert "omnigraphdb[spark-jre]" in caught.value.hint
 
 
 def test_a_program_on_the_path_outside_of_a_home_gets_one(tmp_path):

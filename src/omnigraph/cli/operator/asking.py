@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.operator.credentials import token_for
+from omnigraph.distribution import pip_install
 from omnigraph.errors import ServerFault, ServerUnreachableError
 from omnigraph.operations.request import NOTHING, Attachments, BackendWrapper, Request, Response
 
@@ -57,7 +58,7 @@ def list_graphs(url: str) -> list[dict[str, Any]]:
     """
     from omnigraph.engine.results.frames import library  # noqa: PLC0415 - for graphs of servers
 
-    httpx2 = library("httpx2", hint="install omnigraph[client]")
+    httpx2 = library("httpx2", hint=f"install it with `{pip_install('client')}`")
     from omnigraph.client import GraphAddress  # noqa: PLC0415 - see above
     from omnigraph.client.exchange import common_headers, refusal  # noqa: PLC0415 - see above
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.results.frames import library
 
-_HINT = "install it with pip install 'omnigraph[algorithms]'"
+_HINT = f"install it with `{pip_install('algorithms')}`"
 _WHAT = "algorithm"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.embedding.settings import DEFAULTS, EmbeddingSettings
 from omnigraph.errors import (
     BadValue,
@@ -31,7 +32,6 @@ from omnigraph.runtime import Clock
 if TYPE_CHECKING:
     import httpx
 
-_EXTRA = "omnigraph[embedding]"
 _MAX_ANSWER_BYTES = 64 << 20
 _MAX_DOUBLINGS = 10
 _MAX_SAID = 200
@@ -194,7 +194,7 @@ def _library() -> Any:
         raise EmbeddingLibraryError(
             "embedding over HTTP needs httpx, which is not installed",
             details=MissingThing(what="library", name="httpx"),
-            hint=f"install {_EXTRA}",
+            hint=f"install it with `{pip_install('embedding')}`",
         ) from error
 
 

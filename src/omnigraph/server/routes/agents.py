@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.results.frames import library
 from omnigraph.server.access.origins import check_origin
 from omnigraph.server.errors import plain_body
@@ -15,7 +16,7 @@ from omnigraph.server.service import Service, answer, path_value
 from omnigraph.server.transport.bodies import read_body
 
 router = APIRouter()
-INSTALL = "install omnigraph[mcp] where the server runs"
+INSTALL = f"where the server runs, install it with `{pip_install('mcp')}`"
 
 
 @router.post("/mcp")

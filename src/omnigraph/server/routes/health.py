@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph import __version__
+from omnigraph.distribution import VERSION
 from omnigraph.policy import Action
 from omnigraph.server.config import public_uri
 from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, knows_additions, served_document
@@ -20,7 +20,7 @@ router = APIRouter()
 async def health(request: Request) -> Response:
     """Answer that the process lives."""
     del request
-    return answer({"status": "ok", "version": __version__, "internal_schema_version": STORAGE_FORMAT})
+    return answer({"status": "ok", "version": VERSION, "internal_schema_version": STORAGE_FORMAT})
 
 
 @router.get("/openapi.json")

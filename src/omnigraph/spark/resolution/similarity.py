@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.results.frames import library
 from omnigraph.errors import BadValue, ResolveInputError
 from omnigraph.records import record
@@ -23,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 Measure = Callable[[Rows, Rows], Floats]
 
-_HINT = "install it with pip install 'omnigraph[resolve]'"
+_HINT = f"install it with `{pip_install('resolve')}`"
 
 VALUES: dict[Method, pa.DataType] = {
     "exact": pa.string(),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.distribution import pip_install
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
 from omnigraph.operations.local import LocalBackend
@@ -299,7 +300,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         raise SparkMissingError(
             "Spark Connect needs more libraries",
             details=MissingThing(what="library", name="pyspark[connect]"),
-            hint="install them with `pip install 'pyspark[connect]'`, or give a master",
+            hint=f"install them with `{pip_install('spark-connect')}`, or give a master",
         ) from problem
     except PySparkException as problem:
         raise _not_started(problem) from problem

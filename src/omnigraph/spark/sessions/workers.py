@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph import __version__
+from omnigraph.distribution import VERSION
 from omnigraph.errors import SparkWorkerError, WorkerFault
 from omnigraph.spark.jobs import step_jobs
 from omnigraph.spark.sessions.reach import cause_of
@@ -96,8 +96,8 @@ def _check_answer(python: str, version: str, missing: tuple[str, ...]) -> None:
         raise SparkWorkerError(f"Spark workers run Python {python}, the driver runs {expected}", details=fault)
     if missing:
         raise SparkWorkerError(f"Spark workers lack packages: {','.join(missing)}", details=fault)
-    if version != __version__:
-        raise SparkWorkerError(f"Spark workers have omnigraph {version}, the driver has {__version__}", details=fault)
+    if version != VERSION:
+        raise SparkWorkerError(f"Spark workers have omnigraph {version}, the driver has {VERSION}", details=fault)
 
 
 def _unfit_by_failure(problem: Exception) -> SparkWorkerError:

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from omnigraph.distribution import pip_install
 from omnigraph.errors import BadValue, InternalError, UsageError, ValueFormatError
 from omnigraph.runtime import IdSource, SystemClock, SystemRandomness
 from omnigraph.testing.s3.calls import Call, ObjectClass, Operation
@@ -60,8 +61,9 @@ class S3Endpoint:
             InternalError: the process ended before it served.
         """
         if importlib.util.find_spec("moto") is None:
+            hint = f"install it with `{pip_install('testing')}`"
             details = BadValue(what="extra", value="testing", expected="installed")
-            raise UsageError("the S3 endpoint needs moto: install omnigraph[testing]", details=details)
+            raise UsageError("the S3 endpoint needs moto, which is not installed", details=details, hint=hint)
         command = [sys.executable, "-m", "omnigraph.testing.s3", self.bucket]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own module
         assert self._process.stdout is not None

@@ -250,7 +250,7 @@ def test_a_missing_extra_is_an_error_that_says_what_to_install(graph, monkeypatc
     for call in (graph.algorithms.pagerank, graph.algorithms.k_core):
         with pytest.raises(LibraryMissingError, match=r"this algorithm needs (scipy|igraph), which is not") as refused:
             call()
-        assert "omnigraph[algorithms]" in refused.value.hint
+        assert "omnigraphdb[algorithms]" in refused.value.hint
     assert graph.algorithms.degree().num_rows
 
 

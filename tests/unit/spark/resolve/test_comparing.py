@@ -205,5 +205,5 @@ def test_library_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     with pytest.raises(LibraryMissingError) as refused:
         module.check_library(Comparison(column="name", method="jaro_winkler"))
-    assert "omnigraph[resolve]" in refused.value.hint
+    assert "omnigraphdb[resolve]" in refused.value.hint
     module.check_library(Comparison(column="name", method="token_overlap"))

@@ -11,6 +11,7 @@ from omnigraph.cli.graphs import ServedAddress, graph_address, open_graph, read_
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, GraphOptions, expand_options
 from omnigraph.cli.usage import usage_error
+from omnigraph.distribution import pip_install
 from omnigraph.values import BranchName
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-INSTALL = "install omnigraph[mcp]"
+INSTALL = f"install it with `{pip_install('mcp')}`"
 
 
 @app.command()

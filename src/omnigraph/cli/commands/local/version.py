@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from omnigraph import __version__
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.distribution import VERSION
 from omnigraph.values.formats import STORAGE_FORMAT
 
 version_app = new_app()
@@ -16,8 +16,8 @@ def version(*, as_json: AsJson = False) -> int:
     """Show the versions of the package and of the storage format."""
     choose_output(as_json=as_json).show(
         PlainReport(
-            document={"omnigraph": __version__, "internal_schema": STORAGE_FORMAT},
-            lines=[f"omnigraph {__version__}", f"internal-schema {STORAGE_FORMAT}"],
+            document={"omnigraph": VERSION, "internal_schema": STORAGE_FORMAT},
+            lines=[f"omnigraph {VERSION}", f"internal-schema {STORAGE_FORMAT}"],
         )
     )
     return 0
