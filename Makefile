@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -90,6 +90,13 @@ demo: setup ## Run the main job end to end on an example domain
 
 serve: setup ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
 	$(BIN)/python examples/serve.py
+
+docs: setup ## Build the site of the documentation in build/site; a warning, dead link or request to another host fails
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python docs/make_site.py
+
+docs-serve: docs ## Serve the site of the documentation on 127.0.0.1:8000 until Ctrl-C
+	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory build/site
 
 bench: setup ## Print the benchmark tables
 	$(BIN)/python bench/lang.py

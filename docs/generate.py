@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import inspect
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+import omnigraph
 from omnigraph.catalog.lint import LINT_CODES
 from omnigraph.catalog.migration import FAMILIES, PLAN_RULES, STEP_CODES
 from omnigraph.catalog.rules import RULES as SCHEMA_RULES
+from omnigraph.engine.results.drawing import Box, Link, Picture, draw_svg
 from omnigraph.errors import BY_CODE, Kind, OmnigraphError
 from omnigraph.ir.check.scope import RULES as TYPE_RULES
 from omnigraph.ir.functions import FUNCTIONS
@@ -25,6 +28,9 @@ from omnigraph.server.openapi import BASE_LEVEL, FULL_LEVEL, build_document, doc
 ERRORS_PAGE = Path(__file__).parent / "user" / "errors.md"
 FUNCTIONS_PAGE = Path(__file__).parent / "user" / "functions.md"
 SECURITY_PAGE = Path(__file__).parent / "user" / "security.md"
+GRAPH_PICTURE = Path(__file__).parent / "images" / "graph.svg"
+DIFF_PICTURE = Path(__file__).parent / "images" / "diff.svg"
+_HARBOUR = Path(__file__).parents[1] / "examples" / "harbour"
 _PERMISSIONS = Path(__file__).parents[1] / "tests" / "guards" / "permissions.toml"
 
 _KINDS: Mapping[Kind, str] = {
@@ -54,6 +60,7 @@ def errors_page() -> str:
 def main() -> None:
     """Write every generated page."""
     for page, text in PAGES.items():
+        page.parent.mkdir(exist_ok=True)
         page.write_text(text(), encoding="utf-8")
         sys.stdout.write(f"wrote {page.name}\n")
 
@@ -69,6 +76,70 @@ def security_page() -> str:
     note, _, written = rest.partition("\n")
     _, end, after = written.partition("<!-- End of what is generated. -->")
     return f"{before}{begin}{note}\n" + "\n".join(_permission_lines()) + f"\n{end}{after}"
+
+
+def graph_picture() -> str:
+    """Return the drawing of a part of the example graph: who sails the boats of one harbour."""
+    with tempfile.TemporaryDirectory() as folder, _harbour(folder) as graph:
+        return graph.query("""
+            query crews() {
+                match { $s: Sailor  $s crews $b  $b mooredIn $h  $h.code = "vik" }
+                return { $s, $s.rank, $b, $b.name, $h, $h.name }
+                order { $b.name, $s.name }
+            }
+        """).to_svg()
+
+
+def diff_picture() -> str:
+    """Return the drawing of what a branch of the example graph changes: every changed entity, and the ends of edges."""
+    with tempfile.TemporaryDirectory() as folder, _harbour(folder) as graph:
+        branch = graph.create_branch("season")
+        branch.mutate("""
+            query season() {
+                update Sailor set { rank: "skipper" } where slug = "bo"
+                insert Sailor { slug: "gro", name: "Gro Dahl", rank: "cadet" }
+                insert Crews { from: "gro", to: "NOR-1", role: "bow" }
+                delete Sailor where slug = "eli"
+                update Boat set { name: "Comet II" } where sail = "GBR-12"
+            }
+        """)
+        edges = graph.schema.catalog.edges
+        boxes: dict[tuple[str, str], Box] = {}
+        ends: list[tuple[tuple[str, str], tuple[str, str], str]] = []
+        for change in branch.diff("main"):
+            now = change.after or change.before
+            values = change.to_json()
+            if change.kind == "node":
+                before, after = (values.get(state, {}).get("properties", {}) for state in ("before", "after"))
+                told = (f"{name}: {before[name]} → {after[name]}" for name in change.changed)
+                boxes[change.type.name, change.id] = Box(
+                    title=f"{change.type.name} {change.id}", kind=_DONE[change.op], lines=tuple(told)
+                )
+            elif now is not None and now.endpoints is not None:
+                edge, points = edges[change.type.name], now.endpoints
+                source, target = (edge.from_type, points.source), (edge.to_type, points.target)
+                ends.append((source, target, f"{_MARKS[change.op]} {edge.name}"))
+        for source, target, _ in ends:
+            for name, key in (source, target):
+                boxes.setdefault((name, key), Box(title=f"{name} {key}", kind="unchanged"))
+        # Colours follow the order in which the kinds of boxes first appear.
+        order = sorted(boxes, key=lambda key: ("unchanged", *_DONE.values()).index(boxes[key].kind))
+        links = (
+            Link(source=order.index(source), target=order.index(target), label=label) for source, target, label in ends
+        )
+        title = "What the branch season changes"
+        return draw_svg(Picture(title=title, boxes=tuple(boxes[key] for key in order), links=tuple(links)))
+
+
+_DONE: Mapping[str, str] = {"update": "updated", "insert": "inserted", "delete": "deleted"}
+_MARKS: Mapping[str, str] = {"update": "~", "insert": "+", "delete": "-"}
+
+
+def _harbour(folder: str) -> omnigraph.Graph:
+    """Open a new graph with the example of the sailing club."""
+    graph = omnigraph.init(Path(folder) / "harbour.omni", _HARBOUR / "schema.pg")
+    graph.load(_HARBOUR / "club.jsonl")
+    return graph
 
 
 def _permission_lines() -> Iterator[str]:
@@ -213,6 +284,8 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     ERRORS_PAGE: errors_page,
     FUNCTIONS_PAGE: functions_page,
     SECURITY_PAGE: security_page,
+    GRAPH_PICTURE: graph_picture,
+    DIFF_PICTURE: diff_picture,
     document_file(BASE_LEVEL): lambda: build_document(BASE_LEVEL),
     document_file(FULL_LEVEL): lambda: build_document(FULL_LEVEL),
 }

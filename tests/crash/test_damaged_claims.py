@@ -167,7 +167,7 @@ COMMANDS = {
 
 def rows_of_page(section):
     """The cells of the table below a heading of the page, first column as key."""
-    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{section}\n")[2].splitlines()
+    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{section}\n\n")[2].splitlines()
     rows = [line for line in lines[: lines.index("", 1)] if line.startswith("|")] if lines[0].startswith("|") else []
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return cells[0][1:], {row[0]: row[1:] for row in cells[2:]}

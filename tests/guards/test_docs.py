@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +18,8 @@ PAGES = sorted(
     for path in ROOT.rglob("*.md")
     if not {".venv", ".git", "node_modules", ".pytest_cache", ".hypothesis", "build", "dist"} & set(path.parts)
 )
-_LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)]*))?\)")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # A path in backticks: of a file with a known ending, or of a folder or module below one that is written out.
 _PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|lark|md|toml))`")
 _MAPS = [
@@ -30,8 +32,9 @@ _MAPS = [
 _MACHINE_PATH = re.compile(r"(?<![\w.<])/(?:home|Users|root|work|tmp|private|mnt)/")
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+def script(name: str) -> ModuleType:
+    """Return a script of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -41,7 +44,7 @@ def generator() -> ModuleType:
 
 def test_generated_pages_are_up_to_date():
     """Run ``.venv/bin/python docs/generate.py`` when this fails."""
-    for page, text in generator().PAGES.items():
+    for page, text in script("generate").PAGES.items():
         assert page.read_text(encoding="utf-8") == text(), page.name
 
 
@@ -53,8 +56,19 @@ def test_every_error_code_stands_on_the_errors_page():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_has_no_dead_link_and_no_path_of_a_machine(page: Path):
     text = page.read_text(encoding="utf-8")
-    assert [target for target in _LINK.findall(text) if not (page.parent / target).exists()] == []
+    links = _LINK.findall(text)
+    assert [target for target, _ in links if not (page.parent / target).exists()] == []
+    anchored = [(target, anchor) for target, anchor in links if anchor]
+    assert [link for link in anchored if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
     assert _MACHINE_PATH.findall(text) == []
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as Markdown makes them from their texts."""
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in plain}
 
 
 def test_sources_name_no_path_of_a_machine():
