@@ -132,10 +132,13 @@ def replace_file(path: str, text: str) -> None:
 
 def _missing(path: str) -> FileMissingError:
     near = _near_names(Path(path))
+    check = "check the path; it is relative to the working directory"
+    if "{" in path:
+        check = "give the name of a file; put the text into one first"
     return FileMissingError(
         f"file '{path}' was not found",
         details=MissingThing(what="file", name=path, near=near),
-        hint=f"did you mean {near[0]}?" if near else "check the path; it is relative to the working directory",
+        hint=f"did you mean {near[0]}?" if near else check,
     )
 
 

@@ -65,6 +65,7 @@ _LEADING: Mapping[str, bool] = {
     "--json": False,
 }
 _HELD = "omnigraph.leading_options"
+_FEW_COMMANDS = 12
 
 
 def split_leading(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -101,8 +102,8 @@ class HelpfulGroup(TyperGroup):
             if name in self.foreign:
                 ctx.fail(f"no such command '{name}'; {self.foreign[name]}")
             near = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(known)}"
-            ctx.fail(f"no such command '{name}'; {advice}")
+            listed = f"; the commands are {', '.join(known)}" if len(known) <= _FEW_COMMANDS else ""
+            ctx.fail(f"no such command '{name}'" + (f"; did you mean '{near[0]}'?" if near else listed))
         return super().resolve_command(ctx, args)
 
 

@@ -39,6 +39,8 @@ _PHRASES = {
     r": Value error, ": ": ",
     r": Input should": ": it should",
     r"got unexpected extra arguments?(?:\(s\))? \((.*)\)": r"unexpected argument \1",
+    r"\. Choose from:\s*": "; choose from ",
+    r",\s*\n\s*": ", ",
 }
 # What scripts of earlier versions say, and what takes its place.
 _EARLIER_OPTIONS = {
@@ -146,6 +148,8 @@ def _usage_error(mistake: _ArgumentError) -> UsageError:
     for phrase, meaning in _PHRASES.items():
         told = re.sub(phrase, meaning, told)
     hint = _EARLIER_OPTIONS.get(getattr(mistake, "option_name", "")) or f"see `{path} --help`"
+    if told.startswith("unexpected argument") and path.endswith(" load"):
+        hint = "name files with --data FILE, and files with rows of one type with --table TYPE=FILE"
     return usage_error(told, value=message, expected="the arguments of the command", hint=hint)
 
 
@@ -247,7 +251,13 @@ _FOREIGN: Mapping[str, str] = {
     "push": _NO_REMOTE,
     "pull": _NO_REMOTE,
     "fetch": _NO_REMOTE,
-    "clone": "use `export`, then `init` and `load`, to copy a graph",
+    **dict.fromkeys(("backup", "clone", "copy", "dump"), "use `export`, then `init` and `load`, to copy a graph"),
+    **dict.fromkeys(("describe", "info", "stats", "tables"), "use `status`, `snapshot` or `schema show`"),
+    **dict.fromkeys(
+        ("drop", "rm", "remove"),
+        "use `branch delete` for a branch, `schema apply` for a type",
+    ),
+    **dict.fromkeys(("sql", "cypher", "gql", "gremlin"), "use `query`: omnigraph has a query language of its own"),
     "gc": "use `cleanup`",
     "fsck": "use `status`, and `repair` for what it finds",
     "create": "use `init` for a graph, `branch create` for a branch",

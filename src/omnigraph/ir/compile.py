@@ -119,5 +119,6 @@ class PlanCache:
 def _wrong_kind(query: CompiledQuery, *, expected: str, found: str) -> WrongQueryKindError:
     name = query.decl.name.text
     details = BadValue(what="query kind", value=found, expected=expected)
-    hint = "run it as a mutation" if found == "mutation" else "run it as a read"
+    verb = "mutate" if found == "mutation" else "query"
+    hint = f"run a {found} with `{verb}` (on the command line: `omnigraph {verb}`)"
     return WrongQueryKindError(f"query '{name}' is a {found}, not a {expected}", details=details, hint=hint)

@@ -378,7 +378,9 @@ class GraphStore:
         self.refuse_reading()
         if name.casefold() == MAIN:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
-            raise UsageError("cannot create branch 'main'", details=details)
+            raise UsageError(
+                "branch 'main' exists already: every graph has it", details=details, hint="choose another name"
+            )
         branch = source or BranchName(MAIN)
         started_s = self._stores.runtime.clock.monotonic_s()
         actor = checked_text("actor", actor)

@@ -20,6 +20,7 @@ from omnigraph.store.tables.table import Table
 from omnigraph.txn.branches.incarnation import Explaining
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestState, TableEntry
+from omnigraph.values.checks import meant
 
 
 def unknown_type(name: str, table_keys: Iterable[str], *, with_kind: bool | None = None) -> TypeMissingError:
@@ -32,8 +33,9 @@ def unknown_type(name: str, table_keys: Iterable[str], *, with_kind: bool | None
     """
     is_kept = ":" in name if with_kind is None else with_kind
     names = table_keys if is_kept else (key.partition(":")[2] for key in table_keys)
-    details = MissingThing(what="type", name=name, near=tuple(dict.fromkeys(names)))
-    return TypeMissingError(f"type '{name}' was not found", details=details)
+    near = tuple(dict.fromkeys(names))
+    details = MissingThing(what="type", name=name, near=near)
+    return TypeMissingError(f"type '{name}' was not found", details=details, hint=meant(name, near))
 
 
 class GraphSnapshot:

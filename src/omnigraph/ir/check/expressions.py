@@ -10,7 +10,11 @@ from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import EnumUse, Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
 from omnigraph.lang.gq import ast
+from omnigraph.lang.parsing import quote_string
 from omnigraph.values.names import enum_word
+from omnigraph.values.patterns import late_pattern
+
+_NUMBER = late_pattern(r"-?\d+(?:\.\d+)?")
 
 SIMPLE = (
     ast.StringLiteral,
@@ -132,6 +136,21 @@ def has_no_item(expression: ast.Expression) -> bool:
     return isinstance(expression, ast.ListLiteral) and all(
         isinstance(item, ast.NullLiteral) for item in expression.items
     )
+
+
+def literal_suggestion(expression: ast.Expression, wanted: PropertyType) -> str | None:
+    """Return how a literal is written that is compared with or assigned to another type, if only its form is wrong."""
+    match expression:
+        case ast.StringLiteral(value=text) if wanted.scalar in {Scalar.DATE, Scalar.DATETIME}:
+            return f"write {'date' if wanted.scalar is Scalar.DATE else 'datetime'}({quote_string(text)})"
+        case ast.StringLiteral(value=text) if wanted.is_numeric and _NUMBER.fullmatch(text):
+            return f"write it without quotes: {text}"
+        case ast.StringLiteral(value="true" | "false" as text) if wanted.scalar is Scalar.BOOL:
+            return f"write it without quotes: {text}"
+        case ast.IntegerLiteral(value=number) if wanted.scalar is Scalar.STRING:
+            return f'write it in quotes: "{number}"'
+        case _:
+            return None
 
 
 def fitted_literals(*operands: Operand) -> tuple[Operand, ...]:

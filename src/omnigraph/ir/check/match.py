@@ -14,6 +14,7 @@ from omnigraph.ir.check.expressions import (
     fitted_literals,
     identity_hint,
     is_blob,
+    literal_suggestion,
     text_rule,
 )
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type
@@ -380,7 +381,9 @@ def _check_sides(clause: ast.Filter, left: PropertyType, right: PropertyType, sc
         case _:
             if not are_comparable(left, right):
                 message = f"{_word(left)} and {_word(right)} cannot be compared"
-                raise scope.violation("T7", message, clause.span)
+                suggestion = literal_suggestion(clause.right, left)
+                suggestion = suggestion or literal_suggestion(clause.left, right)
+                raise scope.violation("T7", message, clause.span, suggestion=suggestion)
 
 
 def _items(of: PropertyType) -> str:

@@ -17,6 +17,7 @@ from omnigraph.ir.check.expressions import (
     fitted_literals,
     has_no_item,
     is_blob,
+    literal_suggestion,
     refuse_blob,
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
@@ -168,7 +169,8 @@ def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand
         case _:
             if not are_comparable(first, second):
                 message = f"{word_of(left)} and {word_of(right)} cannot be compared"
-                raise scope.violation("T7", message, expression.span)
+                suggestion = literal_suggestion(right.expression, first) or literal_suggestion(left.expression, second)
+                raise scope.violation("T7", message, expression.span, suggestion=suggestion)
     if expression.op not in _TEXT_OPERATORS:
         check_compared_enums(left, right, scope)
     return left, right

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import FLOATS, INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.expressions import check_enum_literals, exact_literal, has_no_item, literal_type
+from omnigraph.ir.check.expressions import (
+    check_enum_literals,
+    exact_literal,
+    has_no_item,
+    literal_suggestion,
+    literal_type,
+)
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
@@ -192,9 +198,9 @@ def _loses_digits(given: PropertyType, wanted: PropertyType) -> bool:
 
 
 def _unfit(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Scope) -> QueryTypeError:
-    return scope.violation(
-        "T3", f"a literal of type {given} does not fit '{prop.name}', which is {prop.type}", value.span
-    )
+    message = f"a literal of type {given} does not fit '{prop.name}', which is {prop.type}"
+    suggestion = literal_suggestion(value, item_type(prop.type))
+    return scope.violation("T3", message, value.span, suggestion=suggestion)
 
 
 def _mismatch(prop: PropertyDef, value: ast.Variable | ast.Now, given: PropertyType, scope: Scope) -> QueryTypeError:

@@ -77,7 +77,8 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
     if owner is None:
         near = tuple(difflib.get_close_matches(name, [*catalog.nodes, *catalog.edges], n=3))
         details_missing = MissingThing(what="type", name=name, near=near)
-        hint = f"did you mean {near[0]}?" if near else "name the type of the file, as in Person=people.csv"
+        file = f"name the type of its rows: --table TYPE={source.name}, in Python a mapping of types to files"
+        hint = f"did you mean {near[0]}?" if near else file
         raise TypeMissingError(
             f"the schema has no type '{name}' for file '{source.name}'", details=details_missing, hint=hint
         )
