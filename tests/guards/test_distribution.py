@@ -55,7 +55,7 @@ def test_hints_take_the_name_from_its_one_place_and_name_extras_that_exist():
                 told.update(str(ast.literal_eval(argument)) for argument in node.args)
     assert told <= EXTRAS
     # Extras that no code can miss: what brings others, and what only people or a workbench install.
-    assert EXTRAS - told == {"all", "bench", "dev"}
+    assert EXTRAS - told == {"all", "bench", "dev", "docs"}
 
 
 def test_a_command_that_installs_can_be_pasted_into_a_shell():

@@ -378,9 +378,7 @@ class GraphStore:
         self.refuse_reading()
         if name.casefold() == MAIN:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
-            raise UsageError(
-                "branch 'main' exists already: every graph has it", details=details, hint="choose another name"
-            )
+            raise UsageError("branch 'main' exists already", details=details, hint="every graph has it; choose another")
         branch = source or BranchName(MAIN)
         started_s = self._stores.runtime.clock.monotonic_s()
         actor = checked_text("actor", actor)
