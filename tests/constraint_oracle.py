@@ -127,8 +127,9 @@ class _Oracle:
     def _clash(self, owner, columns, value, other, holder):
         label = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
         shown = value[0] if len(columns) == 1 else f"({', '.join(value)})"
-        text = f"@unique violation on {owner.name}.{label}: value '{shown}' held by '{other}' and '{holder}'"
         rule = "key" if owner.key is not None and set(columns) == set(owner.key) else "unique"
+        held = "occurs twice" if rule == "key" else f"held by '{other}' and '{holder}'"
+        text = f"@{rule} violation on {owner.name}.{label}: value '{shown}' {held}"
         self.add(rule, owner, label, shown, text)
 
     def endpoints(self, owner):

@@ -127,7 +127,7 @@ def _merged(folder: Path) -> None:
 
 
 def _ran(folder: Path) -> None:
-    """People whom two runs of a pipeline brought; one of its rows waits in quarantine."""
+    """People whom two runs of a pipeline brought; one of its rows is in quarantine."""
     _people(folder)
     step = {"name": "Person", "kind": "node", "type_name": "Person", "inputs": ["staff"]}
     runs = (

@@ -59,6 +59,10 @@ class TestUsage:
             ("log", "use `commit list`"),
             ("checkout", "commands name their branch with --branch; use `branch create` for a new one"),
             ("add", "a graph has no working copy: load and mutate commit at once"),
+            ("backup", "use `export`, then `init` and `load`, to copy a graph"),
+            ("describe", "use `status`, `snapshot` or `schema show`"),
+            ("drop", "use `branch delete` for a branch, `schema apply` for a type"),
+            ("sql", "use `query`: omnigraph has a query language of its own"),
             (
                 "push",
                 "a graph has no remote copy: every command works on the graph that GRAPH, --store or --server names",
@@ -69,6 +73,36 @@ class TestUsage:
         found = omnigraph(word, cwd=tmp_path)
         assert (found.code, found.out) == (2, "")
         assert found.err.startswith(f"error: no such command '{word}'; {advice}\n")
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (["frobnicate"], "error: no such command 'frobnicate'\nhint: see `omnigraph --help`\n"),
+            (["tag", "frobnicate"], "error: no such command 'frobnicate'; the commands are create, list, delete\n"),
+            (
+                ["load", "g", "--data", "x.jsonl"],
+                "error: missing option '--mode'; choose from append, merge, overwrite, apply\n",
+            ),
+            (
+                ["load", "g", "people.csv", "--mode", "merge"],
+                (
+                    "error: unexpected argument people.csv\nhint: name files with --data FILE, and "
+                    "files with rows of one type"
+                ),
+            ),
+            (
+                ["init", "g", "--schema", "node A { x: I64 @key }"],
+                (
+                    "error: file 'node A { x: I64 @key }' was not found\nhint: this looks like the "
+                    "text itself: save it to a file"
+                ),
+            ),
+        ],
+    )
+    def test_a_wrong_call_says_what_to_write(self, tmp_path: Path, arguments: list[str], error: str):
+        found = omnigraph(*arguments, cwd=tmp_path)
+        assert (found.code, found.out) in {(2, ""), (5, "")}
+        assert found.err.startswith(error)
 
     @pytest.mark.parametrize(
         "arguments",

@@ -83,7 +83,7 @@ def test_an_error_in_a_query_says_where_and_what_to_read(agent: Agent):
     assert error["code"] == "query.syntax"
     assert (error["diagnostic"]["line"], error["diagnostic"]["column"]) == (1, 32)
     assert "retrun" in error["diagnostic"]["source"]
-    assert error["next"] == [{"resource": "omnigraph://guide", "why": "read how queries are written"}]
+    assert error["next"] == [{"resource": "omnigraph://guide", "why": "read the guide to the query language"}]
     wrong = agent.fail("query", text="query q() { match { $b: Boat } return { $b.colour } }")
     assert wrong["diagnostic"]["rule"].startswith("T")
     assert wrong["effect"] == "none"
@@ -436,7 +436,7 @@ def test_conflicts_are_told_before_anybody_is_asked(agent: Agent, person: Person
     person.asked.clear()
     error = agent.fail("merge", source="conflicting")
     assert (error["code"], person.asked) == ("merge.conflicts", [])
-    assert error["next"] == [{"tool": "merge_preview", "why": "see what the merge would do, and its conflicts"}]
+    assert error["next"] == [{"tool": "merge_preview", "why": "see the result of the merge and its conflicts"}]
     assert agent.call("merge_preview", source="conflicting")["conflict_count"] == 1
     assert agent.call("merge", source="conflicting", resolve="theirs")["outcome"] == "merged"
     assert len(person.asked) == 1

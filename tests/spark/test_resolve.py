@@ -325,11 +325,11 @@ ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"id_column": "key"}, "there is no column 'key'"),
+        ({"id_column": "key"}, "column 'key' does not exist"),
         ({"id_column": "v"}, "column 'v' has values of several parts"),
         ({"id_column": "b1"}, "several records have the same id in column 'b1': 'x'"),
         ({"id_column": "city"}, "records without an id in column 'city'"),
-        ({"resolution": simple(comparisons=(Comparison(column="nam"),))}, "there is no column 'nam'"),
+        ({"resolution": simple(comparisons=(Comparison(column="nam"),))}, "column 'nam' does not exist"),
         (
             {"resolution": simple(comparisons=(Comparison(column="n", method="normalised"),))},
             "normalised compares text, but column 'n' is bigint",
@@ -351,11 +351,11 @@ ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
         ({"overrules": [("a", "a", "same")]}, "a decision about 'a' and 'a' is not about two records"),
         (
             {"overrules": [("a", "b", "same"), ("b", "a", "different")]},
-            "decided to be both the same and different: 'a'",
+            "contradicting decisions, both same and different: 'a'",
         ),
         (
             {"overrules": [("a", "b", "same"), ("c", "b", "same"), ("c", "a", "different")]},
-            "'a' and 'c' are decided to be different, but the same by 'a' and 'b', 'b' and 'c'",
+            "the decision that 'a' and 'c' are different contradicts 'a' and 'b', 'b' and 'c'",
         ),
     ],
 )

@@ -134,4 +134,4 @@ def test_connect_server_is_looked_for_before_spark_waits(monkeypatch):
     monkeypatch.setattr(reach, "PATIENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        assert check(address).endswith(f"{address}: what answers there is none")
+        assert check(address).endswith(f"{address}: the server there is a different one")

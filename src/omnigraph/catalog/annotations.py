@@ -188,7 +188,7 @@ def _check_embed_keywords(annotation: Annotation, source: SourceText) -> None:
 
 
 def _repeated(annotation: Annotation, source: SourceText) -> Exception:
-    msg = f"@{annotation.name.text} is given multiple times"
+    msg = f"@{annotation.name.text} occurs multiple times"
     return broken_rule("repeated_annotation", msg, source, annotation.span, suggestion="keep one of them")
 
 

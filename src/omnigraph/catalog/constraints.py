@@ -220,7 +220,7 @@ class _Reader:
         # The grammar lets numbers through here, nothing else.
         number = literal.value
         if isinstance(number, (bool, str)):
-            raise self._refuse("range_arguments", "expected range bounds made of numbers in @range", literal.span)
+            raise self._refuse("range_arguments", "the bounds of @range must be numbers", literal.span)
         if isinstance(number, float | Decimal):
             if not math.isfinite(number):
                 raise self._refuse(

@@ -73,7 +73,7 @@ def check_default(annotation: Annotation, kind: PropertyType, text: str, source:
         msg = "@default takes exactly one value"
         raise broken_rule("default_value", msg, source, annotation.span, suggestion=f"write {_example(kind)}")
     if not _is_written_as(annotation, kind) or _stored(kind, text) is None:
-        msg = f"@default value {text} is no {kind}"
+        msg = f"@default value {text} does not fit type {kind}"
         raise broken_rule("default_value", msg, source, annotation.value.span, suggestion=f"write {_example(kind)}")
 
 

@@ -16,7 +16,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         # Literals, types and names, found while the text is read.
         "number_range": "a number fits a 64-bit type",
         "vector_dimension": "a vector has between 1 and 2147483647 dimensions",
-        "decimal_digits": "a decimal has 1 to 38 digits, none or some of them behind the point",
+        "decimal_digits": "a decimal has 1 to 38 digits, none or some of them after the point",
         "list_of_blob": "a list holds scalars, not blobs",
         "enum_duplicate": "an enum names each value once",
         "enum_empty": "an enum value is not empty",

@@ -48,7 +48,7 @@ class Engine(StrEnum):
 EngineName = Annotated[
     Engine | None,
     typer.Option(
-        "--engine", help="Run in this process (local), on Spark, or on whichever suits the command (auto, the default)."
+        "--engine", help="Run in this process (local), on Spark, or choose by the command (auto, the default)."
     ),
 ]
 Master = Annotated[
@@ -177,14 +177,14 @@ def choose_for_load(
         engine: Literal["local", "spark"] = "spark" if request.engine is Engine.SPARK else "local"
         return Choice(engine=engine, reason="it was requested", is_told=False)
     if request.names_spark:
-        return Choice(engine="spark", reason="Spark settings are given", is_told=told)
+        return Choice(engine="spark", reason="Spark settings were passed", is_told=told)
     if size_bytes is None:
         return Choice(engine="local", reason="the size of the input is unknown", is_told=told)
     if machine.fits(size_bytes):
         return Choice(engine="local", reason=f"{_amount(size_bytes)} fits this machine", is_told=told)
     if local_only is not None:
         return Choice(engine="local", reason=local_only, is_told=True)
-    reason, missing = f"{_amount(size_bytes)} may not fit this machine", _missing()
+    reason, missing = f"{_amount(size_bytes)} might not fit this machine", _missing()
     if missing is not None:
         return Choice(engine="local", reason=f"{missing}, though {reason}", is_told=True)
     return Choice(engine="spark", reason=reason, is_told=True)

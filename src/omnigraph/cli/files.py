@@ -93,7 +93,7 @@ def write_new_file(path: str, text: str | None) -> None:
     try:
         if Path(path).exists():
             details = BadValue(what="file", value=path, expected="a file that does not exist")
-            hint = "give another name, or delete the file"
+            hint = "choose another name, or delete the file"
             raise FileAccessError(f"file '{path}' exists already", details=details, hint=hint)
         if text is not None:
             with Path(path).open("x", encoding="utf-8", newline="") as stream:
@@ -134,7 +134,7 @@ def _missing(path: str) -> FileMissingError:
     near = _near_names(Path(path))
     check = "check the path; it is relative to the working directory"
     if "{" in path:
-        check = "give the name of a file; put the text into one first"
+        check = "this looks like the text itself: save it to a file, and pass the name of the file"
     return FileMissingError(
         f"file '{path}' was not found",
         details=MissingThing(what="file", name=path, near=near),

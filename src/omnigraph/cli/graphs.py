@@ -36,7 +36,7 @@ def graph_address(options: GraphOptions, *, is_direct: bool = False) -> str:
         is_direct: whether the command needs the storage of the graph.
 
     Raises:
-        UsageError: it is given twice or not at all, or is one of a server and the command needs its storage.
+        UsageError: it occurs twice or not at all, or is one of a server and the command needs its storage.
         ProfileMissingError, ServerMissingError, ConfigError: the config does not have what is asked for.
     """
     return scope_address(find_scope(options.given), is_direct=is_direct)
@@ -47,7 +47,7 @@ def scope_address(scope: Scope, *, is_direct: bool = False) -> str:
     if isinstance(scope, ClusterScope):
         if not is_direct:
             raise usage_error(
-                "this command works on the rows of a graph, which a cluster is not asked for",
+                "this command does not take --cluster: it reads or writes the rows of one graph",
                 what="graph",
                 value=scope.place,
                 expected="--server or --store",
@@ -62,7 +62,7 @@ def scope_address(scope: Scope, *, is_direct: bool = False) -> str:
             what="graph",
             value=scope.url,
             expected="the storage of a graph",
-            hint="give the graph's storage: a path, file:// or s3://bucket/prefix",
+            hint="pass the storage of the graph: a path, file:// or s3://bucket/prefix",
         )
     graph_id = scope.graph_id
     if graph_id is None:
@@ -84,11 +84,11 @@ def cluster_graph(scope: ClusterScope) -> tuple[str, str]:
         if len(cluster.graphs) != 1:
             known = ", ".join(cluster.graphs)
             raise usage_error(
-                "no graph of the cluster is given" if known else "no graph of the cluster has been applied",
+                "no graph of the cluster was named" if known else "no graph of the cluster has been applied",
                 what="graph",
                 value=scope.place,
                 expected="--graph ID",
-                hint=f"name one of {known} with --graph" if known else "run `omnigraph cluster apply`",
+                hint=f"name one with --graph: {known}" if known else "run `omnigraph cluster apply`",
             )
         graph_id = cluster.graphs[0]
     return graph_id, cluster.graph_uri(graph_id)
@@ -103,7 +103,7 @@ def _no_graph(url: str) -> UsageError:
         # Which graphs there are may be a secret; what is missing is not.
         known = ""
     return usage_error(
-        "no graph of the server is given",
+        "no graph of the server was named",
         what="graph",
         value=url,
         expected="--graph ID",
@@ -157,7 +157,7 @@ def open_graph(
             "--blob-base does not apply to a graph of a server",
             value=blob_bases[0],
             expected="no --blob-base",
-            hint="leave it out; the configuration of the server tells which external blobs are allowed",
+            hint="leave it out; the server's configuration lists the allowed external blobs",
         )
     return _ask_server(address, mode)
 
@@ -207,7 +207,7 @@ def local_backend(backend: CommandBackend) -> LocalBackend:
         "Spark needs the storage of the graph, not a server",
         value=backend.uri,
         expected="the storage of a graph",
-        hint="give the graph's storage, or leave out the Spark options",
+        hint="pass the storage of the graph, or leave out the Spark options",
     )
 
 

@@ -221,6 +221,11 @@ def new_app(**settings: Any) -> typer.Typer:
     return _App(**{**shared, **settings})
 
 
+def example(line: str) -> str:
+    """Return the end of a help page that shows a command line as it is; a test runs all of them."""
+    return f"\b\nExample:\n  {line}"
+
+
 def new_group(about: str, entries: Mapping[str, Entry], kind: type[LazyGroup] = LazyGroup) -> typer.Typer:
     """Return an application of several commands, with ``about`` as its help."""
     app = new_app(cls=type(kind.__name__, (kind,), {"entries": entries}))

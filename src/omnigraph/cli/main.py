@@ -46,7 +46,7 @@ _PHRASES = {
 _EARLIER_OPTIONS = {
     "--alias": "use `omnigraph alias NAME`",
     "--config": "name the graph by --server, --store or --cluster; a saved one by --profile NAME",
-    "--name": "give the name of the query as the first argument: `omnigraph query NAME`",
+    "--name": "pass the name of the query as the first argument: `omnigraph query NAME`",
     "--target": "name the graph by --server, --store or --cluster; a saved one by --profile NAME",
 }
 # What whoever takes our output may run into; the troubles of storage are errors of ours before they come here.
@@ -179,14 +179,14 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "branch": ("history.branch:app", "Create, list, merge and delete branches."),
         "proposal": ("history.proposal:app", "Propose, check, discuss and merge branches."),
         "commit": ("history.commit:app", "List and show commits, and what they changed."),
-        "diff": ("history.commit:diff_app", "Show what differs between two states."),
+        "diff": ("history.commit:diff_app", "Show the differences between two states."),
         "changes": ("history.changes:app", "Follow the commits of a branch."),
-        "tag": ("history.tag:app", "Name states of a graph."),
+        "tag": ("history.tag:app", "Create, list and delete tags, which name states."),
         "revert": ("history.commit:revert_app", "Undo one commit with a new one."),
         "blame": ("history.commit:blame_app", "Show which commits changed an entity."),
         "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
         "schema": ("graph.schema:app", "Show, propose, plan and apply schemas."),
-        "mcp": ("graph.agents:app", "Offer a graph to an agent as tools."),
+        "mcp": ("graph.agents:app", "Serve a graph to AI agents over MCP."),
     },
     "served": {
         "graphs": ("local.servers:graphs_app", "List the graphs of a server."),
@@ -199,18 +199,18 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "optimize": ("graph.maintenance:optimize_app", "Compact tables and bring indexes and projections up to date."),
         "cleanup": ("graph.maintenance:cleanup_app", "Reclaim the storage of old states."),
         "status": ("graph.maintenance:status_app", "Show the health of a graph, with advice."),
-        "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),
-        "migrate": ("graph.maintenance:migrate_app", "Raise the storage format of a graph."),
+        "repair": ("graph.maintenance:repair_app", "Adopt or discard changes that other programs made to tables."),
+        "migrate": ("graph.maintenance:migrate_app", "Upgrade the storage format of a graph."),
     },
     "control": {
-        "cluster": ("cluster.group:app", "Declare clusters as code, and bring them about."),
+        "cluster": ("cluster.group:app", "Declare clusters as code, and apply them."),
         "policy": ("local.policy:app", "Check, test and explain policy bundles."),
     },
     "local": {
         "alias": ("local.alias:app", "Run a named query from the operator config."),
         "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
-        "login": ("local.servers:login_app", "Keep the token of a server."),
-        "logout": ("local.servers:logout_app", "Forget the token of a server."),
+        "login": ("local.servers:login_app", "Store the token of a server."),
+        "logout": ("local.servers:logout_app", "Remove the token of a server."),
         "profile": ("local.profile:app", "List and show the operator's profiles."),
         "completion": ("local.completion:app", "Print a shell completion script."),
         "version": ("local.version:version_app", "Show the package and storage format versions."),
@@ -220,7 +220,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
 _ON_CLUSTERS = frozenset({"lint", "optimize", "cleanup", "status", "repair", "migrate", "queries"})
 _LEGEND = (
     ("any", "These work on a graph, by its storage or through a server."),
-    ("served", "These ask a server."),
+    ("served", "These call a server."),
     ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
     ("control", "These work on a cluster: its directory, or the storage that it names; policy also works on files."),
     ("local", "These take no graph; alias uses the one set in the operator config."),

@@ -97,7 +97,8 @@ Actor = Annotated[
 DesiredSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The new schema; - reads standard input.")]
 AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Make drops permanent; this cannot be undone.")]
 QueryName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The query to run: of several in a source, or a stored one.")
+    str | None,
+    typer.Argument(metavar="NAME", help="The name of the query: one of several in a source, or a stored query."),
 ]
 ReadBranch = Annotated[
     str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
@@ -108,7 +109,7 @@ AtSnapshot = Annotated[
 ]
 SnapshotSchema = Annotated[
     bool,
-    typer.Option("--snapshot-schema", help="Read an earlier state with its own schema, not by the names of now."),
+    typer.Option("--snapshot-schema", help="Read an earlier state with the schema of that time instead of today's."),
 ]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
@@ -116,7 +117,9 @@ QueryFile = Annotated[
 QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="The text of the query.")]
 StoredFiles = Annotated[
     list[str] | None,
-    typer.Option("--queries", metavar="PATH", help="A .gq file or a folder of them, to invoke by name; may repeat."),
+    typer.Option(
+        "--queries", metavar="PATH", help="A .gq file with stored queries, or a folder of such files; may be repeated."
+    ),
 ]
 Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Parameters, as a JSON object.")]
 ParamsFile = Annotated[
@@ -141,8 +144,9 @@ BlobBases = Annotated[
     typer.Option(
         "--blob-base",
         metavar="URI",
-        help="Let Blobs be given as addresses below this folder, s3://bucket/prefix/ or file:///folder/; may be"
-        " repeated.",
+        help=(
+            "Allow Blobs that are addresses below this prefix, s3://bucket/prefix/ or file:///folder/; may be repeated."
+        ),
     ),
 ]
 
@@ -158,7 +162,10 @@ OnConflict = Annotated[
     ConflictRule,
     typer.Option(
         "--on-conflict",
-        help="If another writer changes rows this write depends on: rerun it on the new state, or refuse it.",
+        help=(
+            "What to do if another writer changes rows that this write depends on: rerun it on the "
+            "new state, or refuse it."
+        ),
     ),
 ]
 MaxAffected = Annotated[
@@ -197,7 +204,7 @@ class GraphOptions:
         named = [address for address in (self.uri, self.store, self.uri_option) if address is not None]
         if len(named) > 1:
             raise usage_error(
-                "the graph is given twice", value=named[0], expected="GRAPH or --store", hint="give its address once"
+                "the graph is named twice", value=named[0], expected="GRAPH or --store", hint="pass its address once"
             )
         return named[0] if named else None
 
@@ -269,7 +276,7 @@ def _expect_both(arguments: Sequence[Any], values: Sequence[Any]) -> None:
             f"the graph or {missing[0].metavar} is missing",
             value=" ".join(value for value in values if isinstance(value, str)),
             expected=" ".join(["GRAPH", *(str(one.metavar) for one in arguments[1:] if one.required)]),
-            hint=f"give the graph first; {WAYS}",
+            hint=f"pass the graph first; {WAYS}",
         )
 
 
@@ -390,7 +397,7 @@ def _remedy(path: str, flag: str, taken: set[str]) -> str:
     if "--config" in taken:
         return "leave it out; --config names the directory of the cluster"
     if flag in {"--server", "--graph", "--cluster"} and "--store" in taken:
-        return "it needs the storage of the graph; give its address or --store"
+        return "it needs the storage of the graph; pass its address or --store"
     return f"leave {flag} out; this command opens no graph"
 
 

@@ -237,7 +237,7 @@ def _advice(details: Details | None) -> str | None:
     match details:
         case MissingThing(name=name, near=near) if near:
             likely = difflib.get_close_matches(name, near, n=1)
-            return f"did you mean {likely[0]}?" if likely else f"there {_listed(near)}"
+            return f"did you mean {likely[0]}?" if likely else f"existing names: {_listed(near)}"
         case BadValue(expected=expected) if expected:
             return f"expected {expected}"
         case _:
@@ -247,8 +247,7 @@ def _advice(details: Details | None) -> str | None:
 def _listed(names: Sequence[str]) -> str:
     rest = len(names) - _NAMES
     shown = ", ".join(names[:_NAMES])
-    verb = "is" if len(names) == 1 else "are"
-    return f"{verb} {shown} and {rest} more" if rest > 0 else f"{verb} {shown}"
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _conflict_lines(error: MergeConflictsError) -> list[str]:

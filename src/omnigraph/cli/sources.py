@@ -54,23 +54,23 @@ Headers = Annotated[
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option("--delimiter", metavar="CHAR", help="What separates the cells of CSV files; \\t or tab is a tab."),
+    typer.Option("--delimiter", metavar="CHAR", help="The delimiter of CSV files; \\t or tab is a tab."),
 ]
 Quote = Annotated[
-    str | None, typer.Option("--quote", metavar="CHAR", help="What quotes the cells of CSV files; none if empty.")
+    str | None, typer.Option("--quote", metavar="CHAR", help="The quote character of CSV files; none if empty.")
 ]
 Encoding = Annotated[
     str | None, typer.Option("--encoding", metavar="NAME", help="The encoding of CSV files, such as latin-1 or utf-16.")
 ]
 Nulls = Annotated[
-    list[str] | None, typer.Option("--null", metavar="TEXT", help="A cell that means no value; may be repeated.")
+    list[str] | None, typer.Option("--null", metavar="TEXT", help="A cell text that means null; may be repeated.")
 ]
 DecimalMark = Annotated[
     str | None, typer.Option("--decimal", metavar="CHAR", help="The decimal mark of CSV files, . or a comma.")
 ]
-Trim = Annotated[bool, typer.Option("--trim", help="Drop blanks around cells and the names of columns.")]
+Trim = Annotated[bool, typer.Option("--trim", help="Trim blanks around cells and column names.")]
 IgnoreExtra = Annotated[
-    bool, typer.Option("--ignore-extra-columns", help="Leave out columns that no property has, instead of failing.")
+    bool, typer.Option("--ignore-extra-columns", help="Ignore columns that match no property instead of failing.")
 ]
 _TABS = frozenset({"\\t", "tab"})
 
@@ -122,7 +122,7 @@ def read_sources(data: Sequence[str], options: TableOptions, *, expected: str) -
     from omnigraph.engine.load import Source  # noqa: PLC0415 - see above
 
     if not data and not options.tables and options.mapping is None:
-        raise usage_error("no input given", expected=expected)
+        raise usage_error("no input", expected=expected)
     mapped = _read_columns(options.columns or ())
     headers = _read_headers(options.headers or ())
     dialect = options.dialect()
@@ -179,8 +179,8 @@ def _refuse_unused(option: str, said: Mapping[str, str], sources: Sequence[Sourc
             hint = f"leave {option} out, or name the type with --table: the load format names the properties"
         else:
             near = difflib.get_close_matches(owner, known, n=1)
-            message = f"no file of type '{owner}' is given"
-            hint = f"did you mean '{near[0]}'?" if near else f"give it with --table {owner}=FILE"
+            message = f"no file of type '{owner}' was passed"
+            hint = f"did you mean '{near[0]}'?" if near else f"pass it with --table {owner}=FILE"
         raise usage_error(f"{option} {value}: {message}", value=value, expected="a column of a file", hint=hint)
 
 

@@ -50,7 +50,7 @@ class QueryPlace:
                 "only the server knows the text of its stored queries",
                 value=request.name,
                 expected="a graph's storage and --queries",
-                hint="give the graph's storage and --queries PATH, or leave out the Spark options",
+                hint="pass the storage of the graph and --queries PATH, or leave out the Spark options",
             )
         return invoked(self.queries, request)
 
@@ -92,7 +92,7 @@ def find_queries(
                 "--queries does not apply to a graph of a server",
                 value=paths[0],
                 expected="no --queries",
-                hint="leave it out; the server has stored queries of its own",
+                hint="leave it out; the server has its own stored queries",
             )
         with open_graph(address, mode=mode, blob_bases=blob_bases) as backend:
             yield QueryPlace(backend=backend, graph=backend)
@@ -120,7 +120,7 @@ def _of_cluster(
             "--queries does not apply to a graph of a cluster",
             value=paths[0],
             expected="no --queries",
-            hint="leave it out; the cluster has stored queries of its own",
+            hint="leave it out; the cluster has its own stored queries",
         )
     from omnigraph.cluster.applied import AppliedCluster  # noqa: PLC0415 - for graphs of clusters
     from omnigraph.ir.stored_queries import examine_queries  # noqa: PLC0415 - for arguments that make sense
@@ -162,23 +162,23 @@ def refuse_unused_files(paths: Sequence[str] | None, *, has_text: bool) -> None:
             "--queries and the text of a query cannot be combined",
             value=paths[0],
             expected="one of them",
-            hint="give the name of a stored query without a text, or leave --queries out",
+            hint="pass the name of a stored query without a text, or leave --queries out",
         )
     raise usage_error(
         "the graph or the name of the stored query is missing",
         value=paths[0],
         expected="GRAPH NAME",
-        hint="give the graph first, and then the name of one of the queries",
+        hint="pass the graph first, then the name of one of the queries",
     )
 
 
 def _no_queries(wanted: str | None) -> Exception:
-    asked = "no stored queries are given" if wanted is None else f"no text given for query '{wanted}'"
+    asked = "no stored queries were named" if wanted is None else f"query '{wanted}' has no text"
     ways = "stored queries with --queries PATH, or a server, which has its own, with --server NAME --graph ID"
     return usage_error(
         asked,
         what="queries",
         value=wanted or "",
         expected="--queries, --server" if wanted is None else "--query, -e, --queries or --server",
-        hint=f"give {ways}" if wanted is None else f"give it with --query FILE or -e TEXT, {ways}",
+        hint=f"give {ways}" if wanted is None else f"pass it with --query FILE or -e TEXT, {ways}",
     )

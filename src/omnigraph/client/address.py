@@ -64,4 +64,6 @@ class GraphAddress:
 
 def _invalid(shown: str, expected: str) -> ValueFormatError:
     details = BadValue(what="address", value=shown, expected=expected)
-    return ValueFormatError(f"invalid address of a served graph: {shown}", details=details)
+    return ValueFormatError(
+        f"invalid address of a served graph, expected http://HOST:PORT/graphs/ID: {shown}", details=details
+    )

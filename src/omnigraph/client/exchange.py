@@ -114,7 +114,7 @@ def refusal(address: GraphAddress, status: int, headers: Mapping[str, str], data
     if status in _PROXY_STATUSES:
         fault = ServerFault(address=address.server, reason=message)
         return ServerUnreachableError(f"cannot reach '{address.server}': {message}", details=fault)
-    return InternalError(message, hint="the log of the server tells more")
+    return InternalError(message, hint="the server's log has details")
 
 
 class Exchange:

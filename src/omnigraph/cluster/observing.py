@@ -103,7 +103,7 @@ class _Observation:
         if not found.exists:
             for address in addresses:
                 self._draft.drop(address)
-                message = f"there is no graph at {graph.uri}; the next apply makes an empty one"
+                message = f"{graph.uri} has no graph; the next apply creates an empty one"
                 self._draft.set_status(address, "drifted", "graph_missing", message=message)
             return True
         self._know(graph, found.schema_digest or "", is_pending=is_pending)
@@ -120,7 +120,7 @@ class _Observation:
             if digest == graph.schema_digest:
                 self._draft.set_status(address, "applied")
             else:
-                message = "the graph has another schema than the one that is declared; the next apply migrates it"
+                message = "the schema of the graph differs from the declared one; the next apply migrates it"
                 self._draft.set_status(address, "drifted", "schema_mismatch", message=message)
 
     def _check_payload(self, address: str, resource: StoredResource) -> None:

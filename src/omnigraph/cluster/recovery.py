@@ -40,7 +40,7 @@ def pending_sidecars(place: ClusterPlace, findings: Findings) -> SweptSidecars:
     sidecars = SidecarStore(place).read_all(findings)
     has_unreadable = len(findings.items) > before
     for sidecar in sidecars:
-        message = f"{_told(sidecar)} broke off; the next apply, refresh or import finds out what became of it"
+        message = f"{_told(sidecar)} was interrupted; the next apply, refresh or import determines its outcome"
         findings.add("cluster_recovery_pending", graph_address(sidecar.graph_id), message)
     # A deletion that broke off is proposed again, or turns out to be done.
     pending = frozenset(sidecar.graph_id for sidecar in sidecars if sidecar.kind != "graph_delete")
@@ -127,7 +127,7 @@ class _Sweep:
     def _settle_delete(self, sidecar: Sidecar, found: ObservedGraph) -> bool:
         address = graph_address(sidecar.graph_id)
         if found.exists:
-            message = f"{_told(sidecar)} broke off before the graph was gone; it is proposed again"
+            message = f"{_told(sidecar)} was interrupted before the graph was deleted; it is planned again"
             self._findings.add("graph_delete_incomplete", address, message)
         elif address in self._draft.resources:
             bury_graph(self._draft, sidecar, self._approvals, self._place.now(), self._actor or sidecar.actor)
@@ -142,14 +142,14 @@ class _Sweep:
             recovered_at=self._place.now(),
             actor=self._actor or sidecar.actor,
         )
-        message = f"{_told(sidecar)} had succeeded; the ledger says so"
+        message = f"{_told(sidecar)} had succeeded; the ledger has been updated"
         self._findings.add("cluster_recovery_rolled_forward", graph_address(sidecar.graph_id), message)
 
     def _keep_missing(self, sidecar: Sidecar) -> bool:
         address = graph_address(sidecar.graph_id)
         if address not in self._draft.resources:
             return True
-        self._pending(sidecar, "the graph is gone; `omnigraph cluster refresh` notes that")
+        self._pending(sidecar, "the graph does not exist any more; `omnigraph cluster refresh` updates the ledger")
         return False
 
     def _keep_unreadable(self, sidecar: Sidecar, problem: str, *, is_reachable: bool) -> None:
@@ -166,13 +166,13 @@ class _Sweep:
             self._pending(sidecar, f"the graph cannot be opened: {problem}")
 
     def _keep_unknown(self, sidecar: Sidecar) -> None:
-        told = "the graph has another schema than before and than it was to have; run `omnigraph cluster refresh`"
+        told = "the schema of the graph is neither the old nor the planned one; run `omnigraph cluster refresh`"
         for address in (graph_address(sidecar.graph_id), schema_address(sidecar.graph_id)):
             self._draft.set_status(address, "drifted", "actual_applied_state_pending", message=told)
         self._pending(sidecar, told)
 
     def _pending(self, sidecar: Sidecar, why: str) -> None:
-        message = f"{_told(sidecar)} broke off and cannot be recovered yet: {why}"
+        message = f"{_told(sidecar)} was interrupted and cannot be recovered yet: {why}"
         self._findings.add("cluster_recovery_pending", graph_address(sidecar.graph_id), message)
 
 

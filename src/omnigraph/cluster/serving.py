@@ -212,7 +212,7 @@ def read_payload(store: PayloadStore, payload: Payload) -> bytes:
         message = f"the text of {payload.address} is missing; {advice}"
         raise state_error("catalog_payload_missing", store.path(payload), message)
     if file_digest(data) != payload.digest:
-        message = f"the text of {payload.address} is not the one that was applied; {advice}"
+        message = f"the stored text of {payload.address} differs from the applied one; {advice}"
         raise state_error("catalog_payload_digest_mismatch", store.path(payload), message)
     return data
 
@@ -224,7 +224,7 @@ def _policies(state: LedgerState, path: str, texts: Mapping[tuple[str, str], byt
         if not address.startswith(_POLICY):
             continue
         if not resource.applies_to:
-            message = f"the ledger does not say what {address} applies to; run `omnigraph cluster apply`"
+            message = f"the ledger has no targets for {address}; run `omnigraph cluster apply`"
             raise state_error("policy_bindings_missing", path, message)
         policy = AppliedPolicy(name=address.removeprefix(_POLICY), data=texts[address, resource.digest])
         for target in resource.applies_to:
@@ -276,7 +276,8 @@ class _GraphReader:
     def _note_problems(self, graph_id: str, pending: Sidecar | None, findings: Findings) -> None:
         if pending is not None:
             message = (
-                f"a change of the graph ({pending.kind}) is under way or broke off; `omnigraph cluster apply` ends it"
+                f"a change of the graph ({pending.kind}) is in progress or was interrupted; "
+                "`omnigraph cluster apply` completes it"
             )
             findings.add("cluster_recovery_pending", SidecarStore(self.place).path(pending), message)
         if schema_address(graph_id) not in self.state.resources:
@@ -298,7 +299,7 @@ class _GraphReader:
         document = to_builtins(resource.embedding_profile)
         profile = EmbeddingProfile.from_json(document)
         if provider_digest(profile.to_json()) != resource.digest:
-            message = f"the profile of {address} is not the one that was applied; restore the ledger from a backup"
+            message = f"the profile of {address} differs from the applied one; restore the ledger from a backup"
             raise state_error("embedding_profile_digest_mismatch", path, message)
         return profile
 

@@ -228,7 +228,7 @@ class _Locked:
             raise missing_ledger(ledger)
         required = next((one for one in self.planned().approvals if one.binding.resource == resource), None)
         if required is None:
-            message = f"no change of '{resource}' has to be approved; `omnigraph cluster plan` shows what has to be"
+            message = f"no change of '{resource}' needs an approval; `omnigraph cluster plan` shows the changes that do"
             raise state_error("approval_not_required", resource, message)
         approval = Approval(
             schema_version=1,

@@ -21,7 +21,7 @@ _ALIGNMENT = 16
 # Every integer up to here is a double of its own, and so is every power of ten up to that one.
 _EXACT_DOUBLE, _EXACT_POWER = 1 << 53, 22
 _I64_MAXIMUM = (1 << 63) - 1
-_LOSES = "a decimal has more digits behind the point"
+_LOSES = "a decimal has more digits after the point"
 # A sum is added up in two halves; each stays far below what 128 bits hold, however many rows there are.
 HALF = 10**19
 _WHOLE_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}

@@ -98,7 +98,7 @@ def _decoded(part: str) -> str:
     except UnicodeError:
         raise _UnfitAddressError("it has an encoded character that is not UTF-8") from None
     if "/" in found or not found.isprintable() or _NOT_IN_PATHS.intersection(found):
-        raise _UnfitAddressError("it has an encoded character that is not one of a name")
+        raise _UnfitAddressError("it has an encoded character that is not allowed in a name")
     return found
 
 

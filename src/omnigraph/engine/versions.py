@@ -192,7 +192,7 @@ class EntityVersions:
 
     def _commits(self) -> SupportsHistory:
         if self._history is None:
-            raise InternalError("versions are asked where no history is at hand")
+            raise InternalError("versions were requested without a history")
         return self._history
 
 

@@ -39,7 +39,7 @@ class IdentityConfigError(OmnigraphError):
 
 
 class IdentityProviderError(OmnigraphError):
-    """The keys of the identity provider cannot be fetched, so that its tokens cannot be checked."""
+    """The keys of the identity provider cannot be fetched, so its tokens cannot be checked."""
 
     row = ErrorRow(
         code="identity.provider",
@@ -79,7 +79,7 @@ class PolicyDeniedError(OmnigraphError, PermissionError):
 
 
 class UnreadableRefusalError(OmnigraphError, PermissionError):
-    """What is stored stands against a write, and a policy does not let the actor read it; nothing was written."""
+    """A write conflicts with stored data that a policy does not let the actor read; nothing was written."""
 
     row = ErrorRow(
         code="policy.unreadable",
@@ -90,7 +90,7 @@ class UnreadableRefusalError(OmnigraphError, PermissionError):
 
 
 class PolicyEvaluationError(OmnigraphError):
-    """A policy could not be evaluated, so that the action was neither allowed nor denied."""
+    """A policy could not be evaluated, so the action was neither allowed nor denied."""
 
     row = ErrorRow(
         code="policy.evaluation",

@@ -10,7 +10,7 @@ from omnigraph.records import record
 class ToolMissingError(OmnigraphError, KeyError):
     """There is no tool, resource or prompt of that name, or the server is read-only and the tool writes."""
 
-    row = ErrorRow(code="agent.not_found", kind=Kind.NOT_FOUND, details=MissingThing, hint="list what there is")
+    row = ErrorRow(code="agent.not_found", kind=Kind.NOT_FOUND, details=MissingThing, hint="list what exists")
 
 
 class ToolArgumentError(OmnigraphError):
@@ -28,7 +28,7 @@ class ContinuationError(OmnigraphError):
         code="agent.continuation",
         kind=Kind.INVALID,
         details=BadValue,
-        hint="send the continuation with the same text, name and parameters, or start again without it",
+        hint="send the continuation with the same text, name and parameters, or repeat the call without it",
     )
 
 
@@ -70,5 +70,5 @@ class ConsentStaleError(OmnigraphError):
         kind=Kind.PRECONDITION,
         details=Consent,
         retry=Retry.AFTER_REFRESH,
-        hint="look at the branches again, and repeat the call, which asks again",
+        hint="list the branches again and repeat the call, which asks for consent again",
     )

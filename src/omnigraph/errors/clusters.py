@@ -16,7 +16,7 @@ class ClusterPlaceProblem(Details):
 
 
 class ClusterStateError(OmnigraphError):
-    """What is stored about a cluster is missing, locked, not readable, or was changed by another process."""
+    """The stored state of a cluster is missing, locked, unreadable, or was changed by another process."""
 
     row = ErrorRow(
         code="cluster.state",

@@ -41,6 +41,17 @@ class Violation(Details):
             return place_of(self.source, self.line)
         return self.type_name if self.entity_id is None else f"{self.type_name} '{self.entity_id}'"
 
+    def describe(self) -> str:
+        """Return the place, the message, and the value unless the message has it.
+
+        >>> Violation(rule="type", type_name="P", message="no number", value="x", source="a.csv", line=2).describe()
+        'a.csv:2: no number: x'
+        """
+        value, message = self.value, self.message
+        # Texts have double quotes in a value, and mostly single ones in a message.
+        is_in_message = value is None or value in message or value.replace('"', "'") in message
+        return f"{self.place()}: {message}" + ("" if is_in_message else f": {value}")
+
 
 IN_MEMORY = "[]"
 """How the names of sources end whose rows were given by a program and have an index instead of a line."""
@@ -69,15 +80,11 @@ class ViolationGroup(Details):
         >>> ViolationGroup(sample=sample, count=7, places=("a.csv:2", "a.csv:5")).describe()
         'a.csv:2: no number: x (7 rows: a.csv:2, a.csv:5, …)'
         """
-        sample = self.sample
-        value, message = sample.value, sample.message
-        # Texts stand between double quotes in a value, and mostly between single ones in a message.
-        is_told = value is None or value in message or value.replace('"', "'") in message
-        told = f"{sample.place()}: {message}" + ("" if is_told else f": {value}")
+        described = self.sample.describe()
         if self.count == 1:
-            return told
+            return described
         more = ", …" if self.count > len(self.places) else ""
-        return f"{told} ({self.count} rows: {', '.join(self.places)}{more})"
+        return f"{described} ({self.count} rows: {', '.join(self.places)}{more})"
 
 
 @record
@@ -118,7 +125,7 @@ class BadRowsError(OmnigraphError):
 
 
 class MappingError(OmnigraphError):
-    """A mapping file says something of the files of its folder that makes no sense; nothing was read."""
+    """A mapping file is not valid, or does not fit the files of its folder; nothing was read."""
 
     row = ErrorRow(code="load.mapping", kind=Kind.INVALID, details=Violations)
 

@@ -215,7 +215,7 @@ class BranchClosingError(OmnigraphError):
         kind=Kind.CONFLICT,
         details=BadValue,
         retry=Retry.AS_IS,
-        hint="try again: by then the branch is deleted, or was kept",
+        hint="try again: the deletion has then succeeded or failed",
     )
 
 
@@ -240,13 +240,13 @@ class DiffRefusal(Details):
 
 
 class ChangeSchemaBoundaryError(OmnigraphError):
-    """Rows before and after a schema change cannot be read in one schema, so that they cannot be compared."""
+    """Rows before and after a schema change cannot be read in one schema, so they cannot be compared."""
 
     row = ErrorRow(
         code="changes.schema_boundary",
         kind=Kind.CONFLICT,
         details=DiffRefusal,
-        hint="take a new baseline behind the change and continue from its cursor: "
+        hint="take a new baseline after the change and continue from its cursor: "
         "'omnigraph changes baseline GRAPH --out FILE', or graph.baseline() in Python",
     )
 
@@ -289,14 +289,14 @@ class FeedBreak(Details):
 
 
 class FeedBreakError(OmnigraphError):
-    """The batch begins behind what the graph has applied of its feed: changes in between would be lost."""
+    """The batch begins after the last applied change of its feed: the changes between them would be lost."""
 
     row = ErrorRow(
         code="changes.break",
         kind=Kind.CONFLICT,
         details=FeedBreak,
         retry=Retry.AFTER_REFRESH,
-        hint="continue the feed with the token of the details, which 'omnigraph changes applied' shows too",
+        hint="continue the feed with the token in the details; 'omnigraph changes applied' shows it too",
     )
 
 
@@ -338,7 +338,7 @@ class ProposalMissingError(OmnigraphError, KeyError):
 
 
 class ProposalStateError(OmnigraphError):
-    """The proposal was merged or closed, or what it is about has gone; nothing was written."""
+    """The proposal was merged or closed, or one of its branches was deleted; nothing was written."""
 
     row = ErrorRow(code="proposal.state", kind=Kind.CONFLICT, details=BadValue)
 
@@ -383,12 +383,12 @@ class MissingApprovals(Details):
 
 
 class ProposalApprovalsError(OmnigraphError):
-    """The proposal has fewer approvals of its source as it is than it requires; nothing was merged."""
+    """The current head of the source has fewer approvals than the proposal requires; nothing was merged."""
 
     row = ErrorRow(
         code="proposal.approvals",
         kind=Kind.CONFLICT,
         details=MissingApprovals,
         retry=Retry.AFTER_REFRESH,
-        hint="ask others than the author to approve the source as it is",
+        hint="ask people other than the author to approve the current head of the source",
     )

@@ -124,7 +124,7 @@ class StoredQueryArgumentsError(OmnigraphError, TypeError):
 
 
 class WrongQueryKindError(OmnigraphError):
-    """A mutation was given where a read is expected, or a read where a mutation is expected."""
+    """A mutation was passed where a read is expected, or a read where a mutation is expected."""
 
     row = ErrorRow(code="query.lane", kind=Kind.INVALID, details=BadValue)
 

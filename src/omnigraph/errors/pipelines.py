@@ -66,13 +66,13 @@ class RunConflict(Details):
 
 
 class PipelineInvalidError(OmnigraphError):
-    """A pipeline declares what cannot be run."""
+    """The declaration of a pipeline is not valid."""
 
     row = ErrorRow(
         code="pipeline.invalid",
         kind=Kind.INVALID,
         details=Mistakes,
-        hint="repair the declaration; `omnigraph pipeline validate` tells everything that is wrong with it",
+        hint="correct the declaration; `omnigraph pipeline validate` lists all of its mistakes",
     )
     details: Mistakes
 
@@ -82,7 +82,7 @@ class PipelineInvalidError(OmnigraphError):
 
 
 class ExpectationFailedError(OmnigraphError):
-    """Rows of a step are not as the pipeline expects them to be."""
+    """Rows of a step do not meet an expectation of the pipeline."""
 
     row = ErrorRow(
         code="pipeline.expectation_failed",
@@ -99,24 +99,24 @@ class CheckFailedError(OmnigraphError):
         code="pipeline.check_failed",
         kind=Kind.PRECONDITION,
         details=RefusedRun,
-        hint="look at the branch that was left, or at the rows in `omnigraph pipeline report`",
+        hint="inspect the remaining branch, or the rows in `omnigraph pipeline report`",
     )
 
 
 class RunConflictError(OmnigraphError):
-    """Another run of the same pipeline has published on the branch, so that this one has read from the wrong place."""
+    """Another run of the same pipeline has published on the branch, so this one has read from an outdated position."""
 
     row = ErrorRow(
         code="pipeline.run_conflict",
         kind=Kind.CONFLICT,
         details=RunConflict,
         retry=Retry.AFTER_REFRESH,
-        hint="run the pipeline again; it goes on from where the other run has ended",
+        hint="run the pipeline again; it continues after the other run",
     )
 
 
 class RunMissingError(OmnigraphError):
-    """History has no such run of a pipeline, or it has left nothing of what is asked for."""
+    """The history has no such run of a pipeline, or the requested data of the run does not exist."""
 
     row = ErrorRow(
         code="pipeline.run_missing",

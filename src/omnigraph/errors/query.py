@@ -7,7 +7,7 @@ from omnigraph.errors.details import BadValue, LimitExceeded, MissingThing
 
 
 class QueryRuntimeError(OmnigraphError):
-    """A value known only at run time makes no sense where it is used, such as ranking by NULL."""
+    """A value known only at run time is not allowed where it is used, such as ranking by NULL."""
 
     row = ErrorRow(code="query.runtime", kind=Kind.INVALID, details=BadValue)
 
@@ -64,7 +64,7 @@ class QueryCancelledError(OmnigraphError):
 
 
 class AlgorithmInputError(OmnigraphError):
-    """An algorithm cannot run on the graph as it was told to: weights, nodes or the property to write do not fit."""
+    """An algorithm cannot run with these arguments: weights, nodes or the property to write do not fit the graph."""
 
     row = ErrorRow(code="algorithm.input", kind=Kind.INVALID, details=BadValue)
 

@@ -46,12 +46,12 @@ class ServerTimeoutError(OmnigraphError, TimeoutError):
         kind=Kind.UNAVAILABLE,
         details=ServerFault,
         retry=Retry.AS_IS,
-        hint="allow more time with timeout_s, or ask for less",
+        hint="allow more time with timeout_s, or request less",
     )
 
 
 class ServerIncompatibleError(OmnigraphError):
-    """What answers is not an omnigraph server, or one whose wire format this version does not read."""
+    """The address is not that of an omnigraph server, or this version does not support its wire format."""
 
     row = ErrorRow(
         code="server.incompatible",
@@ -62,7 +62,7 @@ class ServerIncompatibleError(OmnigraphError):
 
 
 class RequestOutcomeError(OmnigraphError):
-    """The answer to a write was lost, so that it may or may not have been published."""
+    """The answer to a write was lost; it may or may not have been published."""
 
     row = ErrorRow(
         code="server.outcome_unknown",

@@ -34,7 +34,7 @@ class BodyTimeoutError(OmnigraphError, TimeoutError):
 
 
 class AdmissionError(OmnigraphError):
-    """As many writes are under way as the server takes, of one actor or of all; nothing was written."""
+    """The server runs as many writes as it allows, of one actor or in total; nothing was written."""
 
     row = ErrorRow(
         code="server.admission",
@@ -46,7 +46,7 @@ class AdmissionError(OmnigraphError):
 
 
 class ServerEndingError(OmnigraphError):
-    """The server ended before the request did; a write may have been published or not."""
+    """The server stopped before the request ended; a write may have been published or not."""
 
     row = ErrorRow(
         code="server.ending",
@@ -58,20 +58,20 @@ class ServerEndingError(OmnigraphError):
 
 
 class OutcomeMissingError(OmnigraphError, KeyError):
-    """Nothing is known of a write of that name: it was not sent by this caller, or too long ago."""
+    """No write of that name is recorded: this caller did not send it, or sent it too long ago."""
 
     row = ErrorRow(code="operation.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class StreamCapacityError(OmnigraphError):
-    """As many exports and baselines are under way as the server takes at the same time."""
+    """The server runs as many exports and baselines as it allows."""
 
     row = ErrorRow(
         code="stream.capacity",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,
         retry=Retry.AS_IS,
-        hint="try again when one has ended",
+        hint="try again when one of them has ended",
     )
 
 
@@ -114,7 +114,7 @@ class ByteRange(Details):
 
 
 class BlobRangeError(OmnigraphError):
-    """A range of a Blob was asked for that begins behind its end."""
+    """The requested range of a Blob begins after its end."""
 
     row = ErrorRow(code="blob.range", kind=Kind.INVALID, details=ByteRange)
 
@@ -126,6 +126,6 @@ class BlobMissingError(OmnigraphError, KeyError):
 
 
 class GraphBlockedError(OmnigraphError):
-    """A graph cannot be served until what is wrong with it is put right."""
+    """A graph cannot be served until a problem with it is solved."""
 
     row = ErrorRow(code="server.blocked", kind=Kind.UNAVAILABLE, details=BadValue, retry=Retry.AFTER_RECOVERY)

@@ -100,7 +100,7 @@ class DecidedPairs(Details):
 
 
 class ResolveInputError(OmnigraphError):
-    """Records, earlier results or decisions do not fit what an entity resolution was told to do with them."""
+    """Records, earlier results or decisions do not fit the entity resolution."""
 
     row = ErrorRow(code="resolve.input", kind=Kind.INVALID, details=BadValue)
 

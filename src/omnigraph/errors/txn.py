@@ -107,7 +107,7 @@ class ExpectedVersionMismatchError(OmnigraphError):
 
 
 class TransactionConflictError(OmnigraphError):
-    """Another writer changed rows that the transaction has shown to its caller before it was published."""
+    """Another writer changed rows that the transaction had read, before the transaction was published."""
 
     row = ErrorRow(
         code="transaction.conflict",
@@ -165,7 +165,7 @@ class PreconditionFailedError(OmnigraphError):
 
 
 class EntityChangedError(OmnigraphError):
-    """An entity is not at the version that the statement insists on: it was changed, or removed, since it was read."""
+    """An entity does not have the version that the statement expects: it was changed or removed since it was read."""
 
     row = ErrorRow(
         code="write.version",
@@ -177,7 +177,7 @@ class EntityChangedError(OmnigraphError):
 
 
 class ClaimBusyError(OmnigraphError, TimeoutError):
-    """Other writers kept the branch busy, or kept changing what the write depends on, for longer than is allowed."""
+    """Other writers kept the branch busy, or kept changing rows that the write depends on, for too long."""
 
     row = ErrorRow(
         code="write.busy",
@@ -226,18 +226,18 @@ class RequestRepeatedError(OmnigraphError):
 
 
 class IdempotencyKeyError(OmnigraphError):
-    """An idempotency key was used before, for a write of something else."""
+    """An idempotency key was used before, for a different write."""
 
     row = ErrorRow(
         code="write.key_reused",
         kind=Kind.INVALID,
         details=RepeatedRequest,
-        hint="give every write a key of its own, and send the same write again under the same key",
+        hint="use a new key for every write, and resend a write under its own key",
     )
 
 
 class RequestDeadlineError(OmnigraphError, TimeoutError):
-    """The time of the request was over before its write began to be published; nothing was changed."""
+    """The deadline of the request passed before its write was published; nothing was changed."""
 
     row = ErrorRow(
         code="write.deadline",
@@ -277,7 +277,7 @@ class SidecarCorruptError(OmnigraphError):
         code="recovery.sidecar",
         kind=Kind.INTEGRITY,
         details=FormatMismatch,
-        hint="run 'omnigraph repair' on its branch to see what it was, and to settle it; reads and other branches work",
+        hint="run 'omnigraph repair' on its branch to inspect and resolve it; reads and other branches work",
     )
 
 

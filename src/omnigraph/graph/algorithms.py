@@ -307,7 +307,7 @@ class Algorithms:
             given = [name for name in _OF_COMMITS if how.get(name) is not None]
             if given:
                 details = BadValue(what=given[0], value=str(how.get(given[0])), expected="nothing without write")
-                raise UsageError(f"'{given[0]}' is about a commit, and nothing is written", details=details)
+                raise UsageError(f"'{given[0]}' needs write: without it nothing is committed", details=details)
             request = RunAlgorithmRequest(
                 algorithm=algorithm,
                 edges=edges,

@@ -205,7 +205,7 @@ class Baseline(Printable):
         if self._end is None:
             details = BadValue(what="baseline", value="not read to its end", expected="all entities read")
             raise UsageError(
-                "the cursor of a baseline is known when all of its entities were read",
+                "a baseline has no cursor until all of its entities have been read",
                 details=details,
                 hint="iterate over the baseline first",
             )

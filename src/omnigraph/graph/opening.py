@@ -38,7 +38,7 @@ def check_server_arguments(token: object, client: object) -> None:
     check_instance("client", client, ClientSettings)
     if isinstance(token, str) and not (token and token.isascii() and token.isprintable() and " " not in token):
         details = BadValue(what="token", value="<hidden>", expected="printable characters without blanks")
-        raise UsageError("the token is not one that a server could have given", details=details)
+        raise UsageError("the token has characters that are not allowed", details=details)
 
 
 def refuse_given(arguments: Mapping[str, object], taken_by: str) -> None:
@@ -105,7 +105,7 @@ def _policy(given: object) -> Policy | None:
     if given is None or hasattr(given, "decide"):
         return cast("Policy | None", given)
     if not isinstance(given, str | Path):
-        raise unfit("policy", given, "the path of a bundle, or a compiled one")
+        raise unfit("policy", given, "the path of a bundle, or a compiled policy")
     from omnigraph.policy.bundle import BundleKind  # noqa: PLC0415 - few graphs are opened with a policy
     from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
 

@@ -404,7 +404,7 @@ def reference_of(argument: object) -> str:
             return argument.reference
     found = type(argument).__name__
     details = BadValue(what="reference", value=found, expected="str, datetime, Commit, Snapshot or Branch")
-    raise UsageError(f"a value of type {found} does not refer to a state", details=details)
+    raise UsageError(f"a value of type {found} is not a reference to a state", details=details)
 
 
 def expected_commit(argument: str | Commit | None) -> str | None:

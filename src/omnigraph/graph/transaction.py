@@ -302,4 +302,4 @@ class Transaction(Printable):
         if self._ended is not None:
             details = BadValue(what="transaction", value=self._ended, expected="open")
             what = "has failed" if self._ended == "failed" else f"was {self._ended}"
-            raise TransactionEndedError(f"the transaction {what} and takes no further calls", details=details)
+            raise TransactionEndedError(f"the transaction {what} and accepts no further calls", details=details)

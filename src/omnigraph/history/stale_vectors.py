@@ -87,7 +87,7 @@ def _states(
             state = None
         if state is None:
             oldest = states[-1].state.head.commit if states else head.commit
-            told = f"texts that changed before commit {oldest} are not told from others: cleanup has removed the states"
+            told = f"texts that changed before commit {oldest} cannot be identified: cleanup has removed the states"
             return states[::-1], (told,)
         states.append(state)
     return states[::-1], ()

@@ -72,12 +72,12 @@ def _part(name: str, about: str, example: str, wanted: Wanted = "Time") -> Funct
 
 
 def _interval(name: str, example: str) -> Function:
-    about = f"an interval of so many {name}"
+    about = f"an interval of a number of {name}"
     return Function(name=name, takes=("Integer",), gives="Interval", about=about, example=example)
 
 
 def _count(name: str, unit: str, example: str) -> Function:
-    about = f"how many {unit} an interval has, with its fraction; a month counts as 30 days"
+    about = f"the length of an interval in {unit}, with its fraction; a month counts as 30 days"
     return Function(name=name, takes=("Interval",), gives="F64", about=about, example=example)
 
 
@@ -93,12 +93,12 @@ def _decimal(name: str, about: str, example: str) -> Function:
 _ALL = (
     _text("lower", "String", "the text in lower case", 'lower("ÄB") = "äb"'),
     _text("upper", "String", "the text in upper case", 'upper("äb") = "ÄB"'),
-    _text("trim", "String", "the text without white space around it", 'trim("  a b ") = "a b"'),
-    _text("length", "I64", "how many characters the text has, or edges the path", 'length("naïve") = 5'),
+    _text("trim", "String", "the text without surrounding white space", 'trim("  a b ") = "a b"'),
+    _text("length", "I64", "the number of characters of a text, or of edges of a path", 'length("naïve") = 5'),
     _text(
         "substring",
         "String",
-        "the characters from a position on, counted from 0, at most so many",
+        "the characters from a position, counted from 0, optionally at most a number of them",
         'substring("graph", 1, 3) = "rap"',
         "Integer",
         "Integer",
@@ -106,12 +106,12 @@ _ALL = (
     ),
     _text("replace", "String", "every occurrence replaced", 'replace("a-b", "-", "+") = "a+b"', "String", "String"),
     _text("split", "[String]", "the parts between separators", 'size(split("a,b", ",")) = 2', "Text"),
-    _text("reverse", "String", "the characters from the last to the first", 'reverse("abc") = "cba"'),
+    _text("reverse", "String", "the characters in reverse order", 'reverse("abc") = "cba"'),
     Function(
         name="concat",
         takes=("String",),
         gives="String",
-        about="all texts as one; to_string makes a text of any other value",
+        about="the texts joined; use to_string for other values",
         example='concat("a", "b", to_string(1)) = "ab1"',
         repeats=True,
     ),
@@ -119,7 +119,7 @@ _ALL = (
     _number(
         "round",
         "wide",
-        "the nearest number of so many digits, halves away from zero",
+        "the nearest number with this many decimal places, halves away from zero",
         "round(2.5) = 3.0",
         "Integer",
         optional=1,
@@ -180,19 +180,21 @@ _ALL = (
     _count("in_hours", "hours", "in_hours(days(1)) = 24.0"),
     _count("in_seconds", "seconds", "in_seconds(minutes(1)) = 60.0"),
     _conversion("to_string", "String", "the value as text", 'to_string(1) = "1"'),
-    _conversion("to_int", "I64", "the value as a whole number, NULL if it is none", 'to_int("42") = 42'),
-    _conversion("to_float", "F64", "the value as a number, NULL if it is none", 'to_float("1.5") = 1.5'),
+    _conversion("to_int", "I64", "the value as a whole number, or NULL if it cannot be converted", 'to_int("42") = 42'),
+    _conversion("to_float", "F64", "the value as a number, or NULL if it cannot be converted", 'to_float("1.5") = 1.5'),
     _decimal(
         "to_decimal",
-        "the value as a decimal of so many digits, rounded; NULL if it is none or too large",
+        "the value as a decimal with these digits, rounded; NULL if it cannot be converted or is too large",
         'to_decimal("1.005", 12, 2) = 1.01',
     ),
     _conversion("to_bool", "Bool", "true or false, NULL if it is neither", 'to_bool("true") = true'),
-    _conversion("to_date", "Date", "the day, NULL if the text is none", 'to_date("2024-02-29") = date("2024-02-29")'),
+    _conversion(
+        "to_date", "Date", "the day, or NULL if the text is not a date", 'to_date("2024-02-29") = date("2024-02-29")'
+    ),
     _conversion(
         "to_datetime",
         "DateTime",
-        "the moment, NULL if the text is none",
+        "the timestamp, or NULL if the text is not a timestamp",
         'to_datetime("2024-02-29T00:00:00Z") = datetime("2024-02-29T00:00:00Z")',
     ),
     _conversion("cast_int", "I64", "as to_int, but an error instead of NULL", 'cast_int("42") = 42'),
@@ -212,7 +214,7 @@ _ALL = (
         'cast_datetime("2024-02-29T00:00:00Z") = datetime("2024-02-29T00:00:00Z")',
     ),
     Function(
-        name="size", takes=("List",), gives="I64", about="how many items the list has", example="size([1, 2]) = 2"
+        name="size", takes=("List",), gives="I64", about="the number of items of the list", example="size([1, 2]) = 2"
     ),
     Function(name="id", takes=("Entity",), gives="String", about="the id of an entity", example="id($p) = id($p)"),
     Function(
@@ -238,16 +240,16 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType({function.name: function fo
 # Functions that the grammar knows by name: what they take, and one line about them.
 GRAMMAR_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "now": ("now()", "the moment of the request"),
+        "now": ("now()", "the time of the request"),
         "date": ('date("…")', "a Date"),
         "datetime": ('datetime("…")', "a DateTime"),
-        "nearest": ("nearest($x.vector, query)", "how near a vector is, to order by"),
-        "bm25": ("bm25($x.text, query)", "how well a text fits words, to order by"),
-        "rrf": ("rrf(ranking, ranking, [k])", "two rankings as one"),
-        "search": ("search($x.text, query)", "whether a text has all the words"),
-        "match_text": ("match_text($x.text, query)", "whether a text has any of the words"),
-        "fuzzy": ("fuzzy($x.text, query, [edits])", "whether a text has words like these"),
-        "count": ("count([distinct] any)", "how many values are not NULL, or rows: count(*)"),
+        "nearest": ("nearest($x.vector, query)", "the distance of a vector, for order"),
+        "bm25": ("bm25($x.text, query)", "the relevance of a text for words, for order"),
+        "rrf": ("rrf(ranking, ranking, [k])", "two rankings fused into one"),
+        "search": ("search($x.text, query)", "true if a text has all the words"),
+        "match_text": ("match_text($x.text, query)", "true if a text has any of the words"),
+        "fuzzy": ("fuzzy($x.text, query, [edits])", "true if a text has similar words"),
+        "count": ("count([distinct] any)", "the number of values that are not NULL, or of rows: count(*)"),
         "sum": ("sum([distinct] number)", "the sum as F64, of decimals exactly"),
         "sum_int": ("sum_int([distinct] integer)", "the exact sum as I64"),
         "avg": ("avg([distinct] number)", "the mean"),
@@ -255,11 +257,11 @@ GRAMMAR_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "max": ("max(any)", "the greatest value"),
         "collect": ("collect([distinct] any)", "the values as a list"),
         "median": ("median(number)", "the middle value"),
-        "percentile": ("percentile(number, fraction)", "the value below which a fraction lies"),
+        "percentile": ("percentile(number, fraction)", "the value below which a fraction of the values lies"),
         "stddev": ("stddev(number)", "the standard deviation of a sample"),
         "variance": ("variance(number)", "the variance of a sample"),
-        "any": ("any(condition)", "whether the condition is true for a row"),
-        "every": ("every(condition)", "whether the condition is true for every row"),
+        "any": ("any(condition)", "true if the condition holds for some row"),
+        "every": ("every(condition)", "true if the condition holds for every row"),
     }
 )
 

@@ -56,7 +56,7 @@ def _useless_bounds(node: Any) -> Iterator[Doubt]:
     """Yield hop bounds over edges that lead to nodes where no edge of the same type begins."""
     if isinstance(node, CheckedTraversal) and node.max_hops != 1 and not node.edge.is_same_type:
         names = "|".join(edge.name for edge in node.edges)
-        message = f"the ends of {names} have different types, so that no walk has more than one hop"
+        message = f"the ends of {names} have different types, so no traversal has more than one hop"
         yield Doubt(span=node.hops_span, message=message, advice="leave the bounds out")
     if isinstance(node, tuple):
         for item in node:
@@ -94,7 +94,7 @@ def _doubts_of_part(part: ast.ReadBody | ast.MutationBody, matches: Sequence[tup
             introduced = [name for name in bound if not _is_exempt(name)]
             if introduced and all(inside[name] == mentions[name] for name in introduced):
                 message = "nothing of this optional block is used: it only repeats rows"
-                found.append(Doubt(span=clause.span, message=message, advice="remove it, or use what it finds"))
+                found.append(Doubt(span=clause.span, message=message, advice="remove it, or use its variables"))
                 reported.update(introduced)
         before.update(_bound_in([clause]))
     for clauses in matches:
@@ -155,10 +155,10 @@ def _variables(node: Any) -> Iterator[ast.Variable]:
 def _doubts_of_rows(stage: ast.Stage | ast.ReadBody) -> Iterator[Doubt]:
     """Yield distinct rows that are distinct anyway, and pages of rows without an order."""
     if stage.is_distinct and any(_has_aggregate(item.expression) for item in stage.projections):
-        message = "distinct has no effect: beside an aggregate, rows are grouped by everything else"
+        message = "distinct has no effect: with an aggregate, rows are grouped by everything else"
         yield Doubt(span=stage.projections[0].span, message=message, advice="remove 'distinct'")
     if stage.offset is not None and not stage.orderings:
-        message = "pages by offset have no order of their own"
+        message = "offset without order: pages are not stable"
         yield Doubt(span=stage.projections[0].span, message=message, advice="add 'order { … }'")
 
 
@@ -236,7 +236,7 @@ def _products(clauses: Sequence[ast.Clause], checked: Sequence[CheckedClause], c
     binders = [variable for variable, _ in _binders(clauses)]
     for group in ordered[1:]:
         variable = binders[min(first_of[name] for name in group if name in first_of)]
-        message = f"nothing connects '${variable.name}' with what stands before it: all rows are paired"
+        message = f"nothing connects '${variable.name}' with the clauses before it: the result is a cross product"
         yield Doubt(span=variable.span, message=message, advice="add a traversal or a condition that joins them")
 
 
@@ -261,7 +261,7 @@ def _lost_indexes(clauses: Iterable[ast.Clause], owners: dict[str, NodeType | Ed
         variables = {access.variable.name for arm in arms for access in arm}
         if any(indexed) and len(variables) > 1:
             names = " and ".join(f"'${name}'" for name in sorted(variables))
-            message = f"this 'or' is about {names}, so that no index can be used"
+            message = f"this 'or' uses {names}, so no index can be used"
             yield Doubt(span=condition.span, message=message, advice="write two reads with 'union'")
         elif any(indexed) and not all(indexed):
             slow = next(arm[0] for arm, known in zip(arms, indexed, strict=True) if not known)

@@ -196,7 +196,7 @@ def _json_decimal(value: Any, of: PropertyType, *, is_javascript: bool) -> Decim
     if isinstance(value, float):
         exact = decimal_of_float(value)
         if exact is None:
-            raise Unfit(f"{describe_value(value)} may have lost digits", hint="send the number as a text")
+            raise Unfit(f"{describe_value(value)} might have lost digits", hint="send the number as a text")
         return _fit_digits(exact, of)
     return _host_decimal(value, of)
 
@@ -211,7 +211,7 @@ def _host_decimal(value: Any, of: PropertyType) -> Decimal:
             return _fit_digits(parse_decimal(value), of)
         except ValueFormatError as problem:
             raise Unfit(problem.message) from problem
-    hint = "give a decimal.Decimal, or the number as a text" if isinstance(value, Real) else None
+    hint = "pass a decimal.Decimal, or the number as text" if isinstance(value, Real) else None
     raise Unfit(f"expected a decimal number, found {describe_value(value)}", hint=hint)
 
 
@@ -220,7 +220,7 @@ def _fit_digits(value: Decimal, of: PropertyType) -> Decimal:
     if fitted is None:
         _, scale = of.digits
         is_finer = unscaled(value, scale) is None
-        reason = f"has more than {counted(scale, 'digit')} behind the point" if is_finer else "is out of range"
+        reason = f"has more than {counted(scale, 'digit')} after the point" if is_finer else "is out of range"
         raise Unfit(f"{describe_value(value)} {reason}")
     return fitted
 
@@ -421,8 +421,12 @@ def _undeclared(name: str, value: Any, types: ParameterTypes) -> QueryParameterE
 
 def _missing(name: str, of: PropertyType, given: Mapping[str, Any]) -> QueryParameterError:
     near = f"${name}" if f"${name}" in given else nearest_name(name, given)
-    hint = f"it is given as '{near}'; write '{name}'" if near else f"give '{name}', or declare it optional with '?'"
-    return _problem(name, str(of), "nothing", "is required and missing", hint=hint)
+    hint = (
+        f"the call has '{near}'; write '{name}'"
+        if near
+        else f"pass a value for '{name}', or declare it optional with '?'"
+    )
+    return _problem(name, str(of), "nothing", "is required but missing", hint=hint)
 
 
 def _problem(name: str, expected: str, found: str, message: str, *, hint: str | None = None) -> QueryParameterError:

@@ -351,7 +351,7 @@ def _misfit(one: StoredQuery, catalog: Catalog | None) -> QueryProblem | None:
 def _vectors(one: StoredQuery, *, is_exposed: bool) -> Iterator[QueryProblem]:
     for parameter in one.declared.parameters if is_exposed else ():
         if parameter.type.dimension is not None:
-            message = f"agents get '{one.name}' as a tool, and cannot supply the vector '${parameter.name}'"
+            message = f"'{one.name}' is exposed as an MCP tool, but agents cannot supply the vector '${parameter.name}'"
             place = one.source.place(parameter.span)
             yield QueryProblem(kind="vector", source_name=one.source_name, message=message, query=one.name, place=place)
 

@@ -135,7 +135,7 @@ class _Builder:
             # A name that looks like a number or a truth value is still a name.
             name = event.value if isinstance(event, yaml.ScalarEvent) else ""
             if name in entries:
-                message = f"key '{name}' is given twice"
+                message = f"key '{name}' occurs twice"
                 raise self._document.problem(message, key.span, expected="each key once", rule=DUPLICATE_KEY)
             node = self._node(next(events), events, depth=depth + 1)
             entries[name] = Node(value=node.value, span=node.span, key_span=key.span)

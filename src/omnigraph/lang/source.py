@@ -120,4 +120,4 @@ def read_source(data: bytes | str, name: str) -> SourceText:
 def _refuse_character(source: SourceText, at: int, what: str) -> None:
     if at >= 0:
         found = Diagnostic(place=source.place(Span(at, at + 1)), found=what, suggestion=f"remove the {what}")
-        raise SourceEncodingError(f"source holds a {what}", details=found)
+        raise SourceEncodingError(f"the source contains a {what}", details=found)

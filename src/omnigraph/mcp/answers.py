@@ -22,17 +22,19 @@ LONGEST_CONTINUATION = 1024
 MaxRows = Annotated[
     int,
     msgspec.Meta(
-        ge=1, le=MOST_ROWS, description=f"How many rows at most, up to {MOST_ROWS}; more follow by continuation."
+        ge=1, le=MOST_ROWS, description=f"Maximum number of rows, up to {MOST_ROWS}; use the continuation for the rest."
     ),
 ]
 MaxBytes = Annotated[
     int,
-    msgspec.Meta(ge=1024, le=MOST_BYTES, description=f"How many bytes of rows at most, up to {MOST_BYTES}."),
+    msgspec.Meta(ge=1024, le=MOST_BYTES, description=f"Maximum size of the rows in bytes, up to {MOST_BYTES}."),
 ]
 GoOn = Annotated[
     Annotated[str, msgspec.Meta(max_length=LONGEST_CONTINUATION)] | None,
     msgspec.Meta(
-        description="The continuation of the answer before, with the same text, name and params: the next rows of it.",
+        description=(
+            "The continuation of the previous answer, to get its next rows; send the same text, name and params."
+        ),
     ),
 ]
 
@@ -140,4 +142,6 @@ def take_items(items: Iterable[Any], *, size: int, what: str) -> tuple[list[Any]
 def too_large(what: str, limit: int, actual: int) -> AnswerTooLargeError:
     """Return the error for something that no answer can hold."""
     details = LimitExceeded(resource=f"bytes of one {what}", limit=limit, actual=actual)
-    return AnswerTooLargeError(f"one {what} takes {actual} bytes, and an answer has room for {limit}", details=details)
+    return AnswerTooLargeError(
+        f"one {what} has {actual} bytes, but an answer can have at most {limit}", details=details
+    )

@@ -24,7 +24,7 @@ from omnigraph.mcp.tool import Question
 _KEY, _FIELD = "consent", "agree"
 _FORM: dict[str, Any] = {
     "type": "object",
-    "properties": {_FIELD: {"type": "boolean", "title": "Agree", "description": "Whether to go ahead."}},
+    "properties": {_FIELD: {"type": "boolean", "title": "Agree", "description": "True to proceed."}},
     "required": [_FIELD],
 }
 
@@ -72,7 +72,8 @@ async def ask(
         return question.heads
     if not _can_ask(context):
         raise ConsentError(
-            "a person has to agree to it, and this client cannot ask one", details=Consent(question=question.text)
+            "this call needs the consent of a person, and this client cannot ask for it",
+            details=Consent(question=question.text),
         )
     form = ElicitRequestFormParams(message=question.text, requested_schema=_FORM)
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -108,5 +109,5 @@ def _check(answer: object, question: str) -> None:
         if answer.action == "accept" and (answer.content or {}).get(_FIELD) is True:
             return
         if answer.action == "cancel":
-            raise ConsentError("the question was closed without an answer", details=Consent(question=question))
-    raise ConsentError("a person was asked and did not agree", details=Consent(question=question))
+            raise ConsentError("the person closed the question without an answer", details=Consent(question=question))
+    raise ConsentError("the person did not agree", details=Consent(question=question))

@@ -24,17 +24,21 @@ _STEPS: tuple[tuple[tuple[type[OmnigraphError], ...], str, str], ...] = (
     (
         (errors.TypeMissingError, errors.QueryTypeError, errors.QueryMeaningError),
         "schema_search",
-        "see which types there are",
+        "list the types",
     ),
-    ((errors.BranchMissingError, errors.BranchExistsError), "branch_list", "see which branches there are"),
-    ((errors.StoredQueryMissingError,), "stored_query_list", "see which stored queries there are"),
-    ((errors.QueryParameterError, errors.ConstraintViolationError), "describe_type", "see what a property may hold"),
+    ((errors.BranchMissingError, errors.BranchExistsError), "branch_list", "list the branches"),
+    ((errors.StoredQueryMissingError,), "stored_query_list", "list the stored queries"),
+    (
+        (errors.QueryParameterError, errors.ConstraintViolationError),
+        "describe_type",
+        "see the types and rules of properties",
+    ),
     (
         (errors.MergeConflictsError, errors.ConsentStaleError),
         "merge_preview",
-        "see what the merge would do, and its conflicts",
+        "see the result of the merge and its conflicts",
     ),
-    ((errors.PreconditionFailedError, errors.CommitMissingError), "log", "see which commits there are"),
+    ((errors.PreconditionFailedError, errors.CommitMissingError), "log", "list the commits"),
 )
 
 
@@ -90,9 +94,9 @@ def _short(value: Any) -> Any:
 
 def _next_steps(error: OmnigraphError) -> Iterator[dict[str, str]]:
     if isinstance(error, errors.QuerySyntaxError):
-        yield {"resource": GUIDE, "why": "read how queries are written"}
+        yield {"resource": GUIDE, "why": "read the guide to the query language"}
     if isinstance(error.details, errors.PolicyDenial) and error.details.action == Action.CHANGE:
-        yield {"tool": "mutate", "why": "leave branch out, so that a fresh one of yours is written to"}
+        yield {"tool": "mutate", "why": "leave branch out to write to a new branch"}
     for kinds, tool, why in _STEPS:
         if isinstance(error, kinds):
             yield {"tool": tool, "why": why}

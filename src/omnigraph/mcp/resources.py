@@ -25,8 +25,8 @@ MOST_SCHEMA_BYTES = 64 << 10
 _TYPES = "types/"
 _OF_GRAPH = (
     ("schema", "schema", "The schema of the graph as it was written.", "text/plain"),
-    ("types", "types", "The names of all types, with how many entities each has.", _JSON),
-    ("branches", "branches", "The branches, and how each stands to the one it came from.", _JSON),
+    ("types", "types", "The names of all types, with the number of entities of each.", _JSON),
+    ("branches", "branches", "The branches, and how far each is ahead of and behind its parent.", _JSON),
 )
 
 
@@ -52,7 +52,7 @@ def list_resources(graphs: Sequence[str] | None) -> list[Resource]:
         uri=GUIDE,
         name="guide",
         title="Guide to the query language",
-        description="How reads and mutations are written, on one page.",
+        description="Reads and mutations explained on one page.",
         mime_type="text/markdown",
         size=len(GUIDE_TEXT.encode()),
     )
@@ -73,7 +73,7 @@ def list_templates(graphs: Sequence[str] | None) -> list[ResourceTemplate]:
             uri_template=f"{prefix}{_TYPES}{{name}}",
             name="type",
             title="A type",
-            description="Everything that is declared of one type.",
+            description="The declaration of one type.",
             mime_type=_JSON,
         )
     ]

@@ -155,7 +155,7 @@ class AuthorizedBackend(BackendWrapper):
         if given is not None and given != self.actor.name:
             details = BadValue(what="actor", value=str(given), expected=f"nothing, or '{self.actor.name}'")
             raise UsageError(
-                f"the actor of a write is the one that asks for it, not '{given}'",
+                f"the actor of a write must be the caller, not '{given}'",
                 details=details,
                 hint="leave the actor out",
             )
@@ -266,7 +266,7 @@ class _Asking:
         """Return a transaction of the actor; one of another actor looks like one that has ended."""
         begun = self._inner.execute(DescribeTransactionRequest(transaction=name))
         if self._actor is not None and begun.actor != self._actor.name:
-            details = BadValue(what="transaction", value=name, expected="one that is open")
+            details = BadValue(what="transaction", value=name, expected="an open transaction")
             raise TransactionEndedError(f"there is no open transaction '{name}'", details=details)
         return begun
 

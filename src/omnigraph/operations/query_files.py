@@ -93,4 +93,4 @@ def _read(path: Path) -> str:
 
 def _malformed(value: Any) -> UsageError:
     details = BadValue(what="queries", value=str(value)[:100], expected=_FORMS)
-    return UsageError(f"stored queries are given as {_FORMS}, not as {type(value).__name__}", details=details)
+    return UsageError(f"stored queries must be {_FORMS}, not {type(value).__name__}", details=details)

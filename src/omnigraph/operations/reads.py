@@ -181,7 +181,7 @@ def content_of(request: ReadBlobRequest, found: BlobPart | None) -> BlobPart:
     if part.uri is None:
         return part
     source = BlobSource(uri=part.uri, reason="its content is not in the graph")
-    raise BlobReferenceError(f"{request.property} of {_named(request)} is kept at '{part.uri}'", details=source)
+    raise BlobReferenceError(f"{request.property} of {_named(request)} is stored at '{part.uri}'", details=source)
 
 
 def _named(request: ReadBlobRequest) -> str:

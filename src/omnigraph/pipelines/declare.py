@@ -317,7 +317,7 @@ class Pipeline:
             for key in set(made.values) - set(KEYS[made.kind]):
                 maker.unknown_key(made, key, KEYS[made.kind])
             if made.name == "":
-                maker.refuse(made, f"this {made.kind} has no name", hint="decorate a function with it, or give a name")
+                maker.refuse(made, f"this {made.kind} has no name", hint="use it as a decorator, or pass a name")
                 continue
             kind = "type" if made.kind in {"node", "edge"} else made.kind
             make = maker.type_step if kind == "type" else getattr(maker, kind)

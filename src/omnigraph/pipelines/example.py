@@ -66,7 +66,7 @@ def _ends(edge: EdgeType, nodes: list[NodeType]) -> Iterator[tuple[str, str]]:
 
 
 def _yaml(name: str, graph: str | None, nodes: list[NodeType], edges: list[EdgeType]) -> Iterator[str]:
-    yield "# How tables of other systems become a graph. `omnigraph pipeline validate` tells what is wrong with it."
+    yield "# Loads tables of other systems into a graph. `omnigraph pipeline validate` checks this file."
     yield f"pipeline: {name}"
     yield "# graph: s3://bucket/prefix" if graph is None else f'graph: "{graph}"'
     yield "# direct commits to the branch; audit merges if all checks pass; propose opens a proposal."
@@ -108,7 +108,7 @@ def _yaml(name: str, graph: str | None, nodes: list[NodeType], edges: list[EdgeT
 
 
 def _python(name: str, graph: str | None, nodes: list[NodeType], edges: list[EdgeType]) -> Iterator[str]:
-    yield '"""How tables of other systems become a graph. `omnigraph pipeline validate` tells what is wrong with it."""'
+    yield '"""Loads tables of other systems into a graph. `omnigraph pipeline validate` checks this file."""'
     yield ""
     yield "from omnigraph.pipelines import Pipeline, quarantine"
     yield ""

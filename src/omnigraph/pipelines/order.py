@@ -122,9 +122,9 @@ def _unknown(declaration: Declaration) -> Iterator[Mistake]:
             if name in known:
                 continue
             others = sorted(known - {step.name})
-            hint = near_name(name, others) or f"there is {', '.join(others) if others else 'no source'}"
+            hint = near_name(name, others) or f"declared: {', '.join(others) if others else 'no source'}"
             if name == "spark":
-                hint = "a frame has its session in .sparkSession; sources alone are given it"
+                hint = "only sources receive the session; a frame has it in .sparkSession"
             message = f"{kind_of(step)} '{step.name}' needs '{name}', which is not declared"
             yield step_mistake(step, message, hint, key="input" if step.sql is None else "sql")
 
@@ -141,7 +141,7 @@ def _circles(declaration: Declaration) -> Iterator[Mistake]:
             start = min(range(len(circle)), key=lambda at: order.index(circle[at]))
             turned = [*circle[start:], *circle[:start]]
             path = " → ".join([turned[0], *reversed(turned[1:]), turned[0]])
-            hint = "a step cannot be made of its own rows"
+            hint = "a step cannot read its own rows"
             yield mistake_at(steps[turned[0]].place, f"steps need each other: {path}", step=turned[0], hint=hint)
 
 

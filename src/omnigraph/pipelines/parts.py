@@ -169,7 +169,7 @@ class PartMaker(GivenValues):
         algorithm, mutation = self.text(given, "algorithm"), self.text(given, "mutation")
         arguments = self._arguments(given)
         if (algorithm is None) == (mutation is None):
-            self.refuse(given, "what follows is either an algorithm or a mutation", key="mutation")
+            self.refuse(given, "after takes either an algorithm or a mutation", key="mutation")
         elif mutation is not None:
             for key in ("edges", "arguments", "write"):
                 if given.values.get(key):
@@ -205,7 +205,7 @@ class PartMaker(GivenValues):
 
     def unknown_key(self, given: Given, key: str, known: Sequence[str]) -> None:
         """Note a key that means nothing."""
-        listed = f"known are {', '.join(known)}"
+        listed = f"known keys: {', '.join(known)}"
         self.refuse(given, f"unknown key '{key}'", key=key, hint=near_name(key, known) or listed)
 
     def _check_branch(self, given: Given, what: str, shown: str, name: str) -> None:
@@ -225,7 +225,7 @@ class PartMaker(GivenValues):
         names = _parameters(given.function)
         if names is not None and len(names) != 1:
             told = f"({', '.join(names)})"
-            self.refuse(given, f"the function of a source takes the session alone, not {told}", hint="write (spark)")
+            self.refuse(given, f"the function of a source takes only the session, not {told}", hint="write (spark)")
 
     def _inputs(self, given: Given) -> tuple[str, ...]:
         """Return what the rows are made of; there is one way to say it."""
@@ -266,7 +266,7 @@ class PartMaker(GivenValues):
             else:
                 hint = "use fail, drop, quarantine or warn"
                 self.refuse(
-                    given, f"expect holds {shown_value(item)}, which is no expectation", key="expect", hint=hint
+                    given, f"expect contains {shown_value(item)}, which is not an expectation", key="expect", hint=hint
                 )
         return tuple(found)
 

@@ -190,7 +190,11 @@ def _does_to_type(step: TypeStep) -> Iterator[str]:
     if step.sequence is not None:
         yield f"the greatest {step.sequence} of a key wins"
     if step.missing_end != "fail":
-        yield "put edges without an end aside" if step.missing_end == "quarantine" else "make stubs of missing ends"
+        yield (
+            "put edges without an end into quarantine"
+            if step.missing_end == "quarantine"
+            else "make stubs of missing ends"
+        )
     removes = ", a full refresh removes missing ones" if step.removes_missing else ""
     yield f"{step.mode} rows{removes}"
 

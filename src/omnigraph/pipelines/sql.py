@@ -82,7 +82,7 @@ def flaw_of(sql: str) -> str | None:
         elif token.value in _OPENED and (not open_signs or open_signs.pop() != _OPENED[token.value]):
             return f"'{token.value}' closes nothing"
         elif token.value == ";":
-            return "';' does not belong here"
+            return "unexpected ';'"
     return f"'{open_signs[-1]}' is never closed" if open_signs else None
 
 

@@ -121,7 +121,7 @@ def _groups(section: Section) -> dict[str, tuple[str, ...]]:
         if not members:
             raise section.problem(f"group '{name}' has no actors", written, expected="a list of actors")
         if name in groups:
-            raise section.problem(f"group '{name}' is given twice", written, expected="each group once")
+            raise section.problem(f"group '{name}' occurs twice", written, expected="each group once")
         groups[name] = members
     return groups
 
@@ -131,7 +131,7 @@ def _rules(root: Section, groups: Mapping[str, tuple[str, ...]]) -> tuple[Rule, 
     for section in root.items("rules"):
         rule = _rule(section, groups)
         if rule.id in rules:
-            raise section.problem(f"rule '{rule.id}' is given twice", "id", expected="an id of its own")
+            raise section.problem(f"rule '{rule.id}' occurs twice", "id", expected="a unique id")
         rules[rule.id] = rule
     return tuple(rules.values())
 

@@ -48,7 +48,7 @@ def parse_cases(data: bytes, name: str) -> tuple[PolicyCase, ...]:
     for section in root.items("cases"):
         case = _case(section)
         if case.id in cases:
-            raise section.problem(f"case '{case.id}' is given twice", "id", expected="an id of its own")
+            raise section.problem(f"case '{case.id}' occurs twice", "id", expected="a unique id")
         cases[case.id] = case
     if not cases:
         raise root.problem("there are no cases", "cases", expected="a list of cases")

@@ -87,7 +87,7 @@ class BundlePolicy:
 
     def _decide(self, actor: Actor, question: Question) -> Decision:
         if (question.action in SERVER_ACTIONS) is not (self.bundle.kind is BundleKind.SERVER):
-            reason = f"a {self.bundle.kind} bundle does not decide about it"
+            reason = f"a {self.bundle.kind} bundle has no rules for this action"
             return Decision(allowed=False, message=f"{_denied(question)} for actor '{actor.name}': {reason}")
         groups = self._groups.get(actor.name, frozenset()) | actor.groups.intersection(self.bundle.groups)
         if not groups:

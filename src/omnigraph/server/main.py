@@ -46,9 +46,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="omnigraph-server", description="Serve the graphs of a cluster over HTTP.")
     parser.add_argument("--cluster", required=True, metavar="DIR|URI", help="the cluster to serve")
     parser.add_argument("--bind", default=f"{LOOPBACK}:{DEFAULT_PORT}", metavar="HOST:PORT", help="where to listen")
-    parser.add_argument("--unauthenticated", action="store_true", help="serve every caller, without tokens")
-    parser.add_argument("--require-all-graphs", action="store_true", help="refuse to start without one of the graphs")
-    parser.add_argument("--no-mcp", action="store_true", help="offer the graphs to no agent at /mcp")
+    parser.add_argument(
+        "--unauthenticated", action="store_true", help="run without authentication: every client may do everything"
+    )
+    parser.add_argument(
+        "--require-all-graphs", action="store_true", help="do not start unless all graphs can be served"
+    )
+    parser.add_argument("--no-mcp", action="store_true", help="do not serve MCP at /mcp")
     for option, (variable, text) in OPTIONS.items():
         parser.add_argument(option, dest=variable, metavar=variable.rpartition("OIDC_")[2], help=text)
     given = parser.parse_args(argv)
@@ -154,7 +158,7 @@ def _open(settings: ServerSettings, before: Graphs | None) -> tuple[Graphs, Acce
     except OmnigraphError:
         graphs.close(but=before)
         raise
-    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
+    _log.info("access: %s, tokens: %s", access.state, ", ".join(access.token_sources) or "none")
     return graphs, access
 
 

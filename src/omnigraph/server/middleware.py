@@ -78,7 +78,7 @@ class Around:
             # The server ends and has waited long enough; what the request has begun may still be published.
             control.cut_off += 1
             if not reply.status:
-                ending = ServerEndingError("the server ended before the request did")
+                ending = ServerEndingError("the server stopped before the request ended")
                 with anyio.CancelScope(shield=True):
                     await send_error(ending, request_id, reply, whole=is_our_client(scope))
             raise
@@ -224,7 +224,7 @@ def _refused_head(scope: Scope) -> tuple[int, str] | None:
         # Two ways to say where a body ends: whoever stands in between may have chosen the other one.
         return 400, "the body has a length and comes in chunks"
     if scope["http_version"] not in _VERSIONS:
-        return 505, "only HTTP/1.0 and HTTP/1.1 are spoken"
+        return 505, "only HTTP/1.0 and HTTP/1.1 are supported"
     return None
 
 

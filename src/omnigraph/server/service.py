@@ -247,7 +247,7 @@ class Standing:
         call = self._call
         actor = await call.service.authenticate(call.request.scope)
         if (actor and actor.name) != call.actor_name:
-            raise TokenInvalidError("the bearer token stands for another actor now")
+            raise TokenInvalidError("the bearer token now belongs to another actor")
         call.actor = actor
         backend = call.backend
         if isinstance(backend, AuthorizedBackend):

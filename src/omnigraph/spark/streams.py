@@ -81,7 +81,7 @@ def write_stream(  # noqa: PLR0913 - keyword-only, one for each thing a caller m
     named = None if columns is None else {name: columns}
     check_frames({name: frame}, named)
     if not frame.isStreaming:
-        raise unfit("frame", frame, "a stream", "load_frames takes a frame that is none")
+        raise unfit("frame", frame, "a stream", "load_frames needs DataFrames")
     if type_name is None and mode != "apply":
         raise unfit("type", type_name, "the type of the rows")
     engine = engine_of(graph)

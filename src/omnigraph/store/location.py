@@ -145,6 +145,6 @@ def _checked(relative: str) -> str:
 
 def _bad_root(text: str, problem: str | None = None) -> ValueFormatError:
     details = BadValue(what="graph root", value=text.partition("?")[0], expected="a path or s3://bucket/prefix")
-    hint = "give a path, file:// or s3://bucket/prefix"
+    hint = "use a path, file:// or s3://bucket/prefix"
     message = "not a valid graph location" + ("" if problem is None else f": {problem}")
     return ValueFormatError(message, details=details, hint=hint)

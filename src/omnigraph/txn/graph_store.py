@@ -65,7 +65,7 @@ def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> Gr
     """
     if storage.is_local and storage.path().is_file():
         details = BadValue(what="graph root", value=storage.root, expected="the folder of a graph")
-        hint = "give the folder of the graph; schemas and queries go with --schema and --query"
+        hint = "pass the folder of the graph; use --schema and --query for schemas and queries"
         raise ValueFormatError(f"{storage.root} is a file, not a graph", details=details, hint=hint)
     datasets = DatasetStore(storage, runtime)
     control = ControlObjects(storage)
@@ -145,7 +145,7 @@ def _has_graph(stores: GraphStores) -> bool:
 def _exists(stores: GraphStores) -> GraphExistsError:
     root = stores.datasets.storage.root
     details = BadValue(what="graph", value=root, expected="a location without a graph")
-    return GraphExistsError(f"there is already a graph at {root}", details=details)
+    return GraphExistsError(f"{root} already has a graph", details=details)
 
 
 OpenMode = Literal["read_write", "read_only"]
@@ -258,7 +258,7 @@ class GraphStore:
         except TableMissingError as error:
             graph.close()
             details = MissingThing(what="graph", name=storage.root)
-            raise GraphMissingError(f"there is no graph at {storage.root}", details=details) from error
+            raise GraphMissingError(f"no graph at {storage.root}", details=details) from error
         except BaseException:
             graph.close()
             raise

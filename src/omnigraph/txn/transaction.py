@@ -339,7 +339,7 @@ class WriteTxn:
             details = BadValue(
                 what="change", value=type(change).__name__, expected=f"no {type(present).__name__} before"
             )
-            raise UsageError(f"table '{change.table_key}' takes one kind of change per commit", details=details)
+            raise UsageError(f"table '{change.table_key}' allows one kind of change per commit", details=details)
 
     def set_schema(self, schema: AcceptedSchema) -> None:
         """Accept another schema with this commit."""

@@ -113,7 +113,7 @@ def check_path(what: str, value: object) -> None:
     if not is_name:
         shown = ascii(str(value))[:_SHOWN]
         details = BadValue(what=what, value=shown, expected="a name that a file can have")
-        raise ValueFormatError(f"{what} is not a name that a file can have: {shown}", details=details)
+        raise ValueFormatError(f"{what} is not a valid file name: {shown}", details=details)
 
 
 def check_flag(what: str, value: object) -> None:

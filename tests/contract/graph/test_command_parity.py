@@ -68,8 +68,9 @@ def test_an_entity_is_read_by_its_id_at_every_state(graph):
     }
     assert "since" in edge._repr_html_()
     assert graph.entity("Person", "nobody") is None
-    with pytest.raises(TypeMissingError, match="type 'Persn' was not found"):
+    with pytest.raises(TypeMissingError, match="type 'Persn' was not found") as missing:
         graph.entity("Persn", "ann")
+    assert missing.value.hint == "did you mean 'Person'?"
     with pytest.raises(ValueFormatError, match="entity_id must be text, not int"):
         graph.entity("Person", 5)  # type: ignore[arg-type]  # the mistake itself
 

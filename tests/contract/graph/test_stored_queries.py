@@ -149,8 +149,8 @@ def test_which_queries_there_are_is_shown_and_completed(graph):
         ),
         (lambda q: q.find("a", slug="b"), "stored query 'find' gets the parameter 'slug' twice", None),
         (lambda q: q.find(slgu="a"), "stored query 'find' has no parameter 'slgu'", "did you mean 'slug'?"),
-        (lambda q: q.find("a", 1, 2), "stored query 'find' takes at most 2 arguments by position, not 3", None),
-        (lambda q: q.older(1), "stored query 'older' takes at most 0 arguments by position, not 1", None),
+        (lambda q: q.find("a", 1, 2), "stored query 'find' accepts at most 2 arguments by position, not 3", None),
+        (lambda q: q.older(1), "stored query 'older' accepts at most 0 arguments by position, not 1", None),
     ],
 )
 def test_a_call_with_wrong_arguments_names_the_parameter(graph, call, message, hint):

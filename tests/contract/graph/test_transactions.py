@@ -311,7 +311,7 @@ def test_ended_transactions_say_so(graph):
         t.mutate(OLDER, {"name": "ann"})
         assert t.commit() == t.published
         for use in (t.commit, t.rollback, lambda: t.query(AGES), lambda: t.mutate(OLDER, {"name": "ann"}), t.__enter__):
-            with pytest.raises(TransactionEndedError, match="was committed and takes no further calls") as refused:
+            with pytest.raises(TransactionEndedError, match="was committed and accepts no further calls") as refused:
                 use()
             assert refused.value.kind is Kind.INVALID
     undone = graph.transaction()

@@ -182,7 +182,7 @@ def test_sources_are_texts_or_files(tmp_path):
             graph.query(5)  # type: ignore[arg-type]  # the mistake itself
         with pytest.raises(WrongQueryKindError):
             graph.query(ADD)
-        with pytest.raises(UsageError, match="a value of type int does not refer to a state"):
+        with pytest.raises(UsageError, match="a value of type int is not a reference to a state"):
             graph.at(5)  # type: ignore[arg-type]  # the mistake itself
         with pytest.raises(UsageError, match="cannot load from a value of type NoneType"):
             graph.load(None)  # type: ignore[arg-type]  # the mistake itself

@@ -149,8 +149,8 @@ def test_writes_name_the_server_and_destructive_ones_need_consent(twins):
     ("arguments", "message", "hint"),
     [
         (["branch", "list", "--server", "nope", "--graph", "g"], "server 'nope' was not found", "there are here, away"),
-        (["branch", "list", "--server", "here"], "no graph of the server is given", "--graph ID"),
-        (["branch", "list", "--profile", "whole"], "no graph of the server is given", "--graph ID"),
+        (["branch", "list", "--server", "here"], "no graph of the server was named", "--graph ID"),
+        (["branch", "list", "--profile", "whole"], "no graph of the server was named", "--graph ID"),
         (["branch", "list", "--store", "g.omni", "--graph", "x"], "a storage holds one graph", "add --server"),
         (["branch", "list", "g.omni", "--server", "here"], "mutually exclusive", ""),
         (["branch", "list", "http://127.0.0.1:1/graphs/g"], "the address of a server is not a storage", "--server URL"),
@@ -255,9 +255,9 @@ def test_files_of_queries_are_for_a_storage_and_a_name(twins):
     folder, _ = twins
     for arguments, message, hint in (
         (("query", "names", "--profile", "served", "--queries", "home/names.gq"), "does not apply", "of its own"),
-        (("queries", "validate", "--store", "g.omni"), "no stored queries are given", "--queries PATH"),
-        (("query", "g.omni", "names"), "no text given for query 'names'", "--queries PATH, or a server"),
-        (("mutate", "g.omni", "add"), "no text given for query 'add'", "--queries PATH, or a server"),
+        (("queries", "validate", "--store", "g.omni"), "no stored queries were named", "--queries PATH"),
+        (("query", "g.omni", "names"), "no query text for query 'names'", "--queries PATH, or a server"),
+        (("mutate", "g.omni", "add"), "no query text for query 'add'", "--queries PATH, or a server"),
         (("query", "g.omni", "-e", NAMES, "--queries", "home/names.gq"), "cannot be combined", ""),
         (("query", "names", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),
         (("mutate", "add", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),

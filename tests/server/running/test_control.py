@@ -67,9 +67,9 @@ def test_exactly_as_many_writes_are_let_in_at_once_as_fit():
 @pytest.mark.parametrize(
     ("limits", "size", "resource"),
     [
-        (AdmissionLimits(actor_bytes=10), 11, "bytes of one actor under way"),
-        (AdmissionLimits(all_writes=1), 1, "writes under way"),
-        (AdmissionLimits(all_bytes=10), 10, "bytes under way"),
+        (AdmissionLimits(actor_bytes=10), 11, "bytes in concurrent writes of one actor"),
+        (AdmissionLimits(all_writes=1), 1, "concurrent writes"),
+        (AdmissionLimits(all_bytes=10), 10, "bytes in concurrent writes"),
     ],
 )
 def test_size_and_number_of_all_are_limited_too(limits, size, resource):

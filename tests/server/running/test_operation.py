@@ -164,7 +164,7 @@ def test_a_server_that_cannot_drain_in_time_says_so_and_loses_nothing(tmp_path):
             held.wait_for_arrival()
             assert server.stop() == 1
             told = cut.result(WAIT_S)
-            assert (told.status_code, told.json()["error"]) == (503, "the server ended before the request did")
+            assert (told.status_code, told.json()["error"]) == (503, "the server stopped before the request ended")
     # Its claim is of a process that is gone: the next writer finishes or undoes it, and the client asks again.
     with start(held.place, tmp_path / "log2") as server, server.client() as client:
         again = add(client, "cut", **{"Idempotency-Key": "once"})

@@ -130,7 +130,7 @@ async def test_an_open_server_has_no_actors(place: Path):
         refused = await http.post("/graphs/g/operations/mutate", json=asked, headers=wire)
         assert (refused.status_code, refused.json()["error"]) == (
             400,
-            "a server without tokens has no actors, so that nothing is written by 'ann'",
+            "a server without tokens has no actors, so 'ann' cannot write",
         )
         done = await http.post("/graphs/g/operations/mutate", json={**asked, "actor": None}, headers=wire)
         assert done.status_code == 200

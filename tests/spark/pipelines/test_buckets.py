@@ -158,7 +158,7 @@ def test_what_cannot_be_read_of_a_bucket_is_told_at_its_line(spark, bucket, tmp_
     folder, graph, raw = bucket
     folder.put("in/year=2026/a.csv", b"email,age\n")
     for path, options, message in (
-        (f"{raw}/none", {}, "there is no such file or folder"),
+        (f"{raw}/none", {}, "no such file or folder"),
         (f"{raw}/in", {}, "make columns of Parquet alone"),
         (f"{raw}/in/*/*.csv", {"multiLine": "true"}, "without multiLine"),
         (f"{raw}/in/*/*.csv", {"encoding": "utf-99"}, "unknown encoding 'utf-99'"),

@@ -65,7 +65,7 @@ def test_commands_tell_a_run_from_its_start_to_its_replay(place, capsys):
     with omnigraph.open(place / "g") as graph:
         assert len(graph.query("query q() { match { $p: Person } return { $p.name } }")) == 2
         assert graph.log()[-2].actor == "nightly"
-    assert command(capsys, "quarantine", *given)[1].out == "no row of people waits in quarantine\n"
+    assert command(capsys, "quarantine", *given)[1].out == "no row of people is in quarantine\n"
 
 
 @pytest.mark.core

@@ -188,8 +188,8 @@ def test_records_that_cannot_be_compared_with_stored_ones_are_told_before_anythi
         run(crm, graph, spark=spark)
     assert [item.message.partition(",")[0] for item in refused.value.details.items] == [
         "column 'shout' makes blocks",
-        "column 'rank' is given to 'shown'",
+        "column 'rank' is passed to 'shown'",
     ]
     assert export(graph) == before
-    with pytest.raises(UsageError, match="some rows alone would remove all the others"):
+    with pytest.raises(UsageError, match="with a part of the rows, removes_missing would delete all others"):
         run(person_pipeline(raw), graph, spark=spark, limit=1)

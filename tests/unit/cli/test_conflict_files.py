@@ -83,7 +83,7 @@ def test_resolutions_of_csv_are_words_or_json(tmp_path):
         ("d.json", '{"conflict_rows": 7}', ":1: invalid JSON: 'conflict_rows' must be a list"),
         ("d.jsonl", "[" * 100_000, ":1: "),
         ("d.csv", "type,id\nPerson\n", ":2: the row has another number of cells"),
-        ("d.csv", 'type,id,base\nPerson,"a\nb",1\nPerson,a,{\n', ":4: column 'base' holds no JSON text"),
+        ("d.csv", 'type,id,base\nPerson,"a\nb",1\nPerson,a,{\n', ":4: column 'base' is not valid JSON"),
         ("d.csv", 'type,id\nPerson,"a" b\n', "invalid CSV"),
     ],
 )

@@ -48,7 +48,7 @@ def test_this_machine_takes_a_gibibyte():
 
 def test_choice_of_spark_is_told_with_its_reason():
     choice = choose_for_load(request(), LARGE, MACHINE)
-    assert list(choice.to_remarks()) == ["engine: spark, because input of 9,216.0 MiB may not fit this machine"]
+    assert list(choice.to_remarks()) == ["engine: spark, because input of 9,216.0 MiB might not fit this machine"]
 
 
 def test_loads_in_process_say_nothing_unless_somebody_asks():
@@ -68,7 +68,7 @@ def test_without_java_a_large_load_stays_and_says_why(monkeypatch):
     monkeypatch.setattr(java, "find_java", missing)
     choice = choose_for_load(request(), LARGE, MACHINE)
     assert (choice.engine, choice.is_told) == ("local", True)
-    assert choice.reason == "java is old, though input of 9,216.0 MiB may not fit this machine"
+    assert choice.reason == "java is old, though input of 9,216.0 MiB might not fit this machine"
 
 
 def test_without_pyspark_a_large_load_stays_and_says_why(monkeypatch):

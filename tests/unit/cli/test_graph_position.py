@@ -79,7 +79,7 @@ def test_too_few_arguments_for_graph_and_command_say_what_may_be_missing():
 
 
 def test_two_addresses_on_one_command_line_are_refused():
-    with pytest.raises(UsageError, match="the graph is given twice"):
+    with pytest.raises(UsageError, match="the graph is named twice"):
         graph_address(GraphOptions(uri="g", store="h"))
 
 

@@ -61,7 +61,7 @@ def test_parameters_that_are_no_object_are_left_for_the_session_to_refuse():
     [
         (["n"], "invalid --param 'n'"),
         (["=5"], "invalid --param '=5'"),
-        (["n=1", "n=2"], "parameter 'n' is given twice"),
+        (["n=1", "n=2"], "parameter 'n' occurs twice"),
         (["n=\udcff"], "is not valid UTF-8"),
     ],
 )

@@ -39,5 +39,5 @@ def test_files_are_listed_without_a_graph_and_with_one_that_is_there(place):
     found, entries = list_entries(GraphOptions(store=str(place / "g")), files)
     assert found is not None
     assert [one.name for one in entries] == ["names"]
-    with pytest.raises(UsageError, match="no stored queries are given"):
+    with pytest.raises(UsageError, match="no stored queries were named"):
         list_entries(GraphOptions(store=str(place / "g")), None)

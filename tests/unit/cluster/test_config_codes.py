@@ -104,7 +104,7 @@ CASES = [
     Case(
         code="invalid_cluster_yaml",
         path="cluster.yaml:4",
-        message="unknown key 'providers.chat'; known are embedding",
+        message="unknown key 'providers.chat'; known names: embedding",
         files=config("  embedding:\n", "  chat: {}\n  embedding:\n"),
     ),
     Case(
@@ -122,7 +122,7 @@ CASES = [
     Case(
         code="duplicate_yaml_key",
         path="cluster.yaml:3",
-        message="key 'version' is given twice",
+        message="key 'version' occurs twice",
         files=config("providers:", "version: 1\nproviders:"),
     ),
     Case(
@@ -152,13 +152,13 @@ CASES = [
     Case(
         code="empty_metadata_name",
         path="cluster.yaml:2",
-        message="metadata.name is empty; leave it out or give a name",
+        message="metadata.name is empty; set it or leave it out",
         files=config("name: atlas", "name: ' '"),
     ),
     Case(
         code="unsupported_state_backend",
         path="cluster.yaml:3",
-        message="state.backend is not supported; the only one is 'cluster'",
+        message="state.backend is not supported; it can only be 'cluster'",
         files=config("providers:", "state: { backend: local }\nproviders:"),
     ),
     Case(
@@ -310,7 +310,7 @@ CASES = [
     Case(
         code="policy_missing_applies_to",
         path="cluster.yaml:12",
-        message="policy 'acl' does not say what it applies to: graphs, or cluster",
+        message="policy 'acl' has no applies_to: name graphs, or cluster",
         files=config("applies_to: [crm]", "applies_to: []"),
     ),
     Case(

@@ -119,7 +119,7 @@ BROKEN = [
     ),
     Broken(
         code="policy_bindings_missing",
-        message="the ledger does not say what policy.acl applies to",
+        message="the ledger has no targets for policy.acl",
         damage=resources(lambda found: found["policy.acl"].pop("applies_to")),
     ),
     Broken(

@@ -219,7 +219,7 @@ def test_parameters_are_exact(graph):
     assert [row[0] for row in double] == ["b", "c"]
     with pytest.raises(QueryParameterError, match=r"expected a decimal number, found 1\.5") as refused:
         rows(graph, "$i: Item  $i.price < $p", "$i.slug", declared="$p: Decimal(5, 3)", p=1.5)
-    assert refused.value.hint == "give a decimal.Decimal, or the number as a text"
+    assert refused.value.hint == "pass a decimal.Decimal, or the number as text"
 
 
 def test_aggregates_are_exact_and_overflow_is_an_error(graph):
@@ -268,12 +268,12 @@ def test_rules_of_the_schema_hold(graph):
 
 
 BAD = [
-    ('{"type":"Item","data":{"slug":"x","price":1.005}}', "has more than 2 digits behind the point"),
+    ('{"type":"Item","data":{"slug":"x","price":1.005}}', "has more than 2 digits after the point"),
     ('{"type":"Item","data":{"slug":"x","price":10000000000}}', "exceeds Decimal(12, 2) range"),
     ('{"type":"Item","data":{"slug":"x","price":"1,5"}}', "expects Decimal(12, 2)?, got a string"),
     ('{"type":"Item","data":{"slug":"x","price":true}}', "expects Decimal(12, 2)?, got a boolean"),
     (f'{{"type":"Item","data":{{"slug":"x","big":{NINES}0}}}}', "exceeds Decimal(38, 0) range"),
-    ('{"type":"Item","data":{"slug":"x","steps":[1.55]}}', "has more than 1 digit behind the point"),
+    ('{"type":"Item","data":{"slug":"x","steps":[1.55]}}', "has more than 1 digit after the point"),
 ]
 
 

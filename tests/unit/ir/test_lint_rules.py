@@ -19,7 +19,7 @@ edge MemberOf: Person -> Team
 
 
 INDEXED = "add @index to it, or use 'union'"
-ONE_HOP = "the ends of MemberOf have different types, so that no walk has more than one hop; leave the bounds out"
+ONE_HOP = "the ends of MemberOf have different types, so no traversal has more than one hop; leave the bounds out"
 PAIRED = "all rows are paired; add a traversal or a condition that joins them"
 
 
@@ -48,7 +48,7 @@ def warnings_of(text: str) -> tuple[str, ...]:
         ),
         (
             "query q() { match { $p: Person optional { $p memberOf $t } } return { $p.name } }",
-            "1:32: nothing of this optional block is used: it only repeats rows; remove it, or use what it finds",
+            "1:32: nothing of this optional block is used: it only repeats rows; remove it, or use its variables",
         ),
         (
             "query q() { match { $p: Person $t: Team } return { $p.name, $t.code } }",
@@ -68,7 +68,7 @@ def warnings_of(text: str) -> tuple[str, ...]:
         ),
         (
             'query q() { match { $p: Person $t: Team $p memberOf $t $p.slug = "a" or $t.code = "b" } return { $p } }',
-            "1:56: this 'or' is about '$p' and '$t', so that no index can be used; write two reads with 'union'",
+            "1:56: this 'or' uses '$p' and '$t', so no index can be used; write two reads with 'union'",
         ),
         (
             "query q() { match { $p: Person } return distinct { $p.slug, $p.name } }",
@@ -76,7 +76,7 @@ def warnings_of(text: str) -> tuple[str, ...]:
         ),
         (
             "query q() { match { $p: Person } return distinct { $p.town, count(*) as n } }",
-            "1:52: distinct has no effect: beside an aggregate, rows are grouped by everything else; remove 'distinct'",
+            "1:52: distinct has no effect: with an aggregate, rows are grouped by everything else; remove 'distinct'",
         ),
         (
             "query q() { match { $p: Person $p memberOf{1,6} $t } return { $p.name, $t.code } }",
@@ -88,7 +88,7 @@ def warnings_of(text: str) -> tuple[str, ...]:
         ),
         (
             "query q() { match { $p: Person } return { $p.name } offset 20 limit 10 }",
-            "1:43: pages by offset have no order of their own; add 'order { … }'",
+            "1:43: offset without order: pages are not stable; add 'order { … }'",
         ),
     ],
 )

@@ -106,7 +106,7 @@ def test_host_parameters_are_a_mapping_of_names() -> None:
 def test_a_missing_parameter_is_refused_with_the_name_that_was_meant() -> None:
     with pytest.raises(QueryParameterError) as caught:
         decode_parameters(declare("$name: String"), {"$name": "x"})
-    assert caught.value.hint == "it is given as '$name'; write 'name'"
+    assert caught.value.hint == "the call has '$name'; write 'name'"
     assert caught.value.details.expected == "String"
 
 

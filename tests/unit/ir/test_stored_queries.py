@@ -87,7 +87,7 @@ def test_everything_that_is_wrong_is_told_with_its_place_and_the_rest_can_be_use
         ("undeclared", "x", "b.gq: query 'x' was not found in b.gq"),
     ]
     assert [str(one) for one in examined.warnings] == [
-        "near.gq:1:12: agents get 'near' as a tool, and cannot supply the vector '$v'"
+        "near.gq:1:12: 'near' is exposed as an MCP tool, but agents cannot supply the vector '$v'"
     ]
 
 

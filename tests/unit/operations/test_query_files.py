@@ -51,7 +51,7 @@ def test_a_file_elsewhere_is_called_by_its_folder_and_its_name(folder, tmp_path)
 
 @pytest.mark.parametrize("declared", [7, b"x", [7], {"find": "one.gq"}, {"find": {"file": "x", "name": "y"}}])
 def test_another_form_is_refused(folder, declared):
-    with pytest.raises(UsageError, match="stored queries are given as a file, a folder"):
+    with pytest.raises(UsageError, match="stored queries must be a file, a folder"):
         discover_queries(folder, declared)
 
 

@@ -191,12 +191,12 @@ def test_every_mistake_of_a_declaration_is_told_at_once():
         "this source has no name",
         "unknown key 'ky'",
         "mode must be merge | append | overwrite | patch, not 'upsert'",
-        "expect holds 'code IS NOT NULL', which is no expectation",
+        "expect contains 'code IS NOT NULL', which is not an expectation",
         "the name of an expectation must be text, not ''",
         "max_ratio of 'y' must be a number from 0 to 1, not 7",
         "the parameters of a function name its inputs, so that it cannot have *args or **kwargs",
         "a source with a function takes no format",
-        "the function of a source takes the session alone, not (spark, more)",
+        "the function of a source takes only the session, not (spark, more)",
         "the function of a check takes no parameters; it returns the text of a query",
     ]
     assert str(caught.value).splitlines()[0] == "pipeline 'p' has 12 mistakes"

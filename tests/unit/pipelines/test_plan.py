@@ -121,7 +121,7 @@ def test_checks_are_functions_whose_exceptions_have_lines():
     found = [one for one in find_mistakes(pipeline.declaration(), catalog()) if one.step in {"broken", "another"}]
     assert [one.message for one in found] == [
         "AttributeError: 'str' object has no attribute 'nothing'",
-        "the function of a check returns the text of a query, not int",
+        "the function of a check must return the text of a query, not int",
     ]
     assert found[0].line == broken.__code__.co_firstlineno + 2
 

@@ -224,7 +224,7 @@ def test_who_may_not_invoke_queries_does_not_learn_which_there_are(graph):
 def test_writes_record_the_actor_and_no_other_can_be_named(graph):
     backend = AuthorizedBackend(graph.backend, Recording(), MIRA)
     assert backend.execute(MutateRequest(text=ADD, params={"name": "cy"}, branch="draft")).commit.actor == "act-mira"
-    with pytest.raises(UsageError, match="the actor of a write is the one that asks for it, not 'act-jon'"):
+    with pytest.raises(UsageError, match="the actor of a write must be the caller, not 'act-jon'"):
         backend.execute(MutateRequest(text=ADD, params={"name": "di"}, actor="act-jon"))
     assert backend.authorize(LogRequest(actor="act-jon")).actor == "act-jon"
 

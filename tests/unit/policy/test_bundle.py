@@ -74,7 +74,7 @@ def test_an_error_shows_the_line():
         (RULE.replace("[a]", '["\\a"]'), "a name is blank or has characters that cannot be printed"),
         (RULE.replace("id: r", "id: ' '"), "a name is blank or has characters that cannot be printed"),
         (RULE.replace("id: r", "name: r"), "a rule has no id"),
-        (RULE + RULE.split("rules:\n")[1], "rule 'r' is given twice"),
+        (RULE + RULE.split("rules:\n")[1], "rule 'r' occurs twice"),
         (RULE.replace("group: g", "group: h"), "rule 'r' names the group 'h', which is not declared"),
         (RULE.replace("{group: g}", "{}"), "rule 'r' names no group"),
         (RULE.replace("{group: g}", "{group: g, actor: a}"), "unknown key 'rules[0].allow.actors.actor'"),
@@ -105,7 +105,7 @@ def test_an_error_shows_the_line():
         (RULE + "protected_branches: main", "protected_branches is not a list of texts"),
         (RULE + "kind: cluster", "kind is not one of graph, server"),
         (RULE + "kind: server", "a server bundle cannot grant 'read'"),
-        (RULE + "rules: []", "key 'rules' is given twice"),
+        (RULE + "rules: []", "key 'rules' occurs twice"),
         ("a: [", "not valid YAML"),
     ],
 )

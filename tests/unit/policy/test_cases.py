@@ -49,7 +49,7 @@ def test_cases_that_fail_are_told_with_the_reason():
         ("version: 1", "there are no cases"),
         ("version: 1\ncases: []", "there are no cases"),
         (CASES + "x: 1", "unknown key 'x'"),
-        (CASES.replace("id: main", "id: draft"), "case 'draft' is given twice"),
+        (CASES.replace("id: main", "id: draft"), "case 'draft' occurs twice"),
         (CASES.replace("id: main,", ""), "a case has no id"),
         (CASES.replace("actor: x", "actor: ' '"), "a case has no actor"),
         (CASES.replace("action: change, branch: draft, expect: allow", "expect: allow"), "case 'draft' has no action"),

@@ -162,7 +162,7 @@ def test_a_bundle_denies_what_it_does_not_decide_about():
     graph = policy_of(Rule(id="r", group="g", actions=(Action.READ,)))
     server = policy_of(Rule(id="r", group="g", actions=(Action.GRAPH_LIST,)))
     assert graph.decide(MIRA, Question(action=Action.GRAPH_LIST)).message.endswith(
-        "for actor 'act-mira': a graph bundle does not decide about it"
+        "for actor 'act-mira': a graph bundle has no rules for this action"
     )
     assert not server.decide(MIRA, Question(action=Action.READ)).allowed
 

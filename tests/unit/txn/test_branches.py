@@ -119,7 +119,7 @@ def test_everything_works_with_full_durability(tmp_path):
 
 @pytest.mark.parametrize("name", ["Main", "MAIN"])
 def test_main_cannot_be_created_in_any_letter_case(graph, name):
-    with pytest.raises(UsageError, match="cannot create branch 'main'"):
+    with pytest.raises(UsageError, match="branch 'main' exists already"):
         graph.create_branch(BranchName(name))
     assert graph.branch_names() == ["main"]
 

@@ -68,7 +68,7 @@ def ignored_hint(hint: RenameHint, source: SourceText) -> HintDiagnostic:
     return HintDiagnostic(
         code="ignored_exact_match_rename_hint",
         entity=hint.entity,
-        message=f'@rename_from("{hint.old_name}") is ignored: {hint.entity} is accepted under its own name',
+        message=f'@rename_from("{hint.old_name}") has no effect: the graph already has {hint.entity}; remove it',
         place=source.place(hint.span),
     )
 
@@ -130,13 +130,13 @@ def types_of(catalog: Catalog, kind: TypeKind) -> Mapping[str, AnyType]:
 
 PLAN_RULES: Mapping[str, str] = MappingProxyType(
     {
-        "rename_unknown_type": "a hint on a type names no accepted declaration",
-        "rename_unknown_property": "a hint on a property names no accepted property",
-        "rename_across_kinds": "a hint on a type names a declaration of another kind",
-        "rename_across_owners": "a hint on a property names a property of another type",
-        "rename_in_added_type": "a hint on a property stands in a type that continues no accepted one",
-        "rename_type_twice": "two desired types continue one accepted type",
-        "rename_property_twice": "two desired properties continue one accepted property",
+        "rename_unknown_type": "@rename_from on a type names a type that the graph does not have",
+        "rename_unknown_property": "@rename_from on a property names a property that the graph does not have",
+        "rename_across_kinds": "@rename_from on a type names a type of another kind",
+        "rename_across_owners": "@rename_from on a property names a property of another type",
+        "rename_in_added_type": "@rename_from is on a property of a type that the graph does not have",
+        "rename_type_twice": "@rename_from names the same type twice",
+        "rename_property_twice": "@rename_from names the same property twice",
     }
 )
 

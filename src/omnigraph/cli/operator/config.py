@@ -153,7 +153,7 @@ def find_named(config: OperatorConfig, what: Literal["profile", "alias"], name: 
     raise missing(
         f"{what} '{name}' was not found",
         details=MissingThing(what=what, name=name, near=known),
-        hint=f"there are {', '.join(known)}" if known else f"no {what} is defined in {config.path}",
+        hint=f"known names: {', '.join(known)}" if known else f"no {what} is defined in {config.path}",
     )
 
 
@@ -220,7 +220,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
         defaults=_defaults(root.section("defaults"), folder),
         aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
         warnings=tuple(
-            f"unknown key `{key}` (from a later version, or a typo); ignored in {path}:{line}"
+            f"unknown key `{key}` (a typo, or from a later version); ignored in {path}:{line}"
             for key, line in root.unknown()
         ),
     )

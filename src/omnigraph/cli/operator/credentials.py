@@ -91,7 +91,9 @@ def _lines() -> list[str]:
         if stat.S_IMODE(mode) & 0o077:
             details = BadValue(what="file", value=str(path), expected="mode 0600")
             hint = f"run `chmod 600 {path}`"
-            raise FileAccessError(f"others may read the tokens in '{path}'", details=details, hint=hint)
+            raise FileAccessError(
+                f"other users of this machine can read the tokens in '{path}'", details=details, hint=hint
+            )
         return path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []

@@ -164,10 +164,10 @@ def _remembered(config: OperatorConfig, graph_id: str | None) -> Scope:
     if defaults.store is not None:
         return _storage(defaults.store, graph_id)
     raise usage_error(
-        "no graph given",
+        "no graph was named",
         what="graph",
         expected="GRAPH or --store URI",
-        hint=f"give its address first: a path, file:// or s3://bucket/prefix; {WAYS}",
+        hint=f"pass its address first: a path, file:// or s3://bucket/prefix; {WAYS}",
     )
 
 
@@ -221,7 +221,7 @@ def server_url(config: OperatorConfig, name: str) -> str:
         raise ServerMissingError(
             f"server '{name}' was not found",
             details=MissingThing(what="server", name=name, near=known),
-            hint=f"there are {', '.join(known)}" if known else f"no server is defined in {config.path}",
+            hint=f"known servers: {', '.join(known)}" if known else f"no server is defined in {config.path}",
         )
     return url.rstrip("/")
 

@@ -189,7 +189,7 @@ class ShellSession:
     def explain(self, rest: str) -> None:
         """Show how a read would run."""
         if not rest:
-            raise usage_error("nothing to explain", expected="a read behind :explain")
+            raise usage_error("nothing to explain", expected="a read after :explain")
         statement = Statement.of(rest, self.params)
         try:
             statement.declaration()
@@ -270,7 +270,7 @@ class ShellSession:
         if self.transaction is not None:
             self.rollback("")
             raise usage_error(
-                "the shell ended inside a transaction, and nothing of it was kept",
+                "the shell ended inside a transaction, which was rolled back",
                 expected=":commit or :rollback",
                 hint=":commit publishes a transaction",
             )
@@ -283,9 +283,9 @@ class ShellSession:
     def _refuse_open(self, what: str) -> None:
         if self.transaction is not None:
             raise usage_error(
-                f"a transaction is open; {what} has to wait for its end",
+                f"a transaction is open; {what} is possible after its end",
                 expected=":commit or :rollback",
-                hint=":commit publishes the transaction, :rollback forgets it",
+                hint=":commit publishes the transaction, :rollback discards it",
             )
 
     def leave(self, rest: str) -> None:
@@ -308,8 +308,8 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "begin": ShellCommand(
         takes="[MESSAGE]", about="collect statements as one commit, until :commit", run=ShellSession.begin
     ),
-    "commit": ShellCommand(takes="", about="publish what was collected", run=ShellSession.commit),
-    "rollback": ShellCommand(takes="", about="forget what was collected", run=ShellSession.rollback),
+    "commit": ShellCommand(takes="", about="publish the collected statements", run=ShellSession.commit),
+    "rollback": ShellCommand(takes="", about="discard the collected statements", run=ShellSession.rollback),
     "schema": ShellCommand(takes="", about="show the schema", run=ShellSession.show_schema),
     "help": ShellCommand(takes="", about="show this", run=ShellSession.show_help),
     "quit": ShellCommand(takes="", about="leave the shell; Ctrl-D does so too", run=ShellSession.leave),

@@ -152,7 +152,7 @@ class _Application:
     def _tell(self, changes: Sequence[ResourceChange]) -> None:
         for change in changes:
             if change.reason == UNSUPPORTED:
-                message = f"this version cannot {change.operation.value} it on its own; it stays as it is"
+                message = f"this version cannot {change.operation.value} it by itself; it stays unchanged"
                 self._findings.add("apply_unsupported_change", change.resource, message)
             elif change.reason == DEPENDENCY:
                 self._findings.add("apply_dependency_blocked", change.resource, _waits_for(change))
@@ -219,9 +219,9 @@ def _waits_for(change: ResourceChange) -> str:
     match change.reason:
         case "approval_required":
             graph = f"graph.{change.graph_id}"
-            return f"the deletion of {graph} has to be approved with `omnigraph cluster approve {graph}`"
+            return f"approve the deletion of {graph} first: `omnigraph cluster approve {graph}`"
         case other if other == RECOVERY_PENDING:
-            return "an earlier change of its graph broke off and was not recovered"
+            return "an earlier change of its graph was interrupted and is not recovered yet"
         case other if other == DEPENDENCY:
             return "what it depends on was not applied"
         case _:

@@ -111,8 +111,8 @@ class GraphMoves:
     def _create(self, graph: DeclaredGraph) -> None:
         if self._graphs.observe(graph.graph_id).exists:
             message = (
-                f"there is something at {graph.uri} that the ledger does not know; run `omnigraph cluster refresh` to "
-                "take it over, or remove it"
+                f"{graph.uri} already has objects that are not in the ledger; run `omnigraph cluster "
+                "refresh` to adopt them, or remove them"
             )
             raise state_error("graph_create_failed", graph.address, message)
         sidecar = self._announce("graph_create", graph.graph_id, desired=graph.schema_digest)
@@ -149,7 +149,7 @@ class GraphMoves:
         approval = None if required is None else required.approval
         current = None if approval is None else self._approvals.find(approval.approval_id)
         if required is None or current is None or current.consumed_at or not required.binding.matches(current):
-            message = "the approval that this deletion was planned with is gone or was used; nothing was deleted"
+            message = "the approval of this deletion was removed or used; nothing was deleted"
             raise state_error("apply_approval_invariant_violation", address, message)
         refuse_exported(self._place, graph_id)
         observed = self._graphs.observe(graph_id).manifest_version

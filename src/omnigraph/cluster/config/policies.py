@@ -38,7 +38,7 @@ def _targets(section: ConfigSection, name: str, graphs: Collection[str]) -> tupl
     if not listed:
         node = section.get("applies_to")
         if node is None or node.value == ():
-            message = f"policy '{name}' does not say what it applies to: graphs, or {CLUSTER}"
+            message = f"policy '{name}' has no applies_to: name graphs, or {CLUSTER}"
             section.add("policy_missing_applies_to", message, "applies_to")
         return ()
     found: set[str] = set()

@@ -44,7 +44,7 @@ def _profile(section: ConfigSection, name: str) -> EmbeddingProfile | None:
     kind = section.text(key) or _DEFAULT
     if kind not in PROVIDERS:
         known = ", ".join(PROVIDERS)
-        message = f"provider '{name}' has the unknown kind '{kind[:100]}'; known are {known}"
+        message = f"provider '{name}' has the unknown kind '{kind[:100]}'; known kinds: {known}"
         section.add("invalid_embedding_provider", message, key)
         return None
     reference = _key_reference(section, name, kind)

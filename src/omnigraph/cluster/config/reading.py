@@ -140,7 +140,7 @@ def _label(root: ConfigSection) -> str | None:
     section = root.section("metadata", ("name",))
     node = section.get("name")
     if section.has("name") and (node is None or (isinstance(node.value, str) and not node.value.strip())):
-        section.add("empty_metadata_name", "metadata.name is empty; leave it out or give a name", "name")
+        section.add("empty_metadata_name", "metadata.name is empty; set it or leave it out", "name")
         return None
     return section.text("name")
 
@@ -168,6 +168,6 @@ def _lock_enabled(root: ConfigSection) -> bool:
     section = root.section("state", ("backend", "lock"))
     node = section.get("backend")
     if node is not None and node.value != BACKEND:
-        message = f"state.backend is not supported; the only one is '{BACKEND}'"
+        message = f"state.backend is not supported; it can only be '{BACKEND}'"
         section.add("unsupported_state_backend", message, "backend")
     return section.flag("lock", default=True)

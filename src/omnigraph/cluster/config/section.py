@@ -159,12 +159,12 @@ class ConfigSection:
         return f"{self.name}.{key}" if self.name else key
 
     def _unknown(self, key: str, entry: Node, known: tuple[str, ...]) -> None:
-        hint = meant(key, known) or f"known are {', '.join(known)}"
+        hint = meant(key, known) or f"known names: {', '.join(known)}"
         message = f"unknown key '{self.full_name(key)[:_SHOWN]}'; {hint}"
         self.folder.findings.add("invalid_cluster_yaml", self.folder.place(entry), message)
 
     def _mistyped(self, node: Node, name: str, expected: str) -> None:
         # A text that stands in a wrong place may be a key of a provider: it is not repeated.
         found = "text" if isinstance(node.value, str) and node.value.strip() else kind_of(node)
-        message = f"{name} is not {expected}, but {found}"
+        message = f"{name} must be {expected}, not {found}"
         self.folder.findings.add("invalid_cluster_yaml", self.folder.place(node), message)

@@ -63,6 +63,6 @@ def validate_cluster(config_dir: str) -> ClusterValidation:
     declaration, findings = reading.declaration, reading.findings
     for graph in () if declaration is None else declaration.graphs.values():
         if not graph.external_blobs.bases:
-            message = f"graph '{graph.graph_id}' takes in no external blobs; name bases in external_blobs to allow some"
+            message = f"graph '{graph.graph_id}' allows no external blobs; list allowed prefixes in external_blobs"
             findings.add("external_blob_ingress_default_deny", graph.address, message)
     return ClusterValidation(config_dir=config_dir, declaration=declaration, findings=findings)

@@ -93,7 +93,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            msg = f"member '{name}' is given twice"
+            msg = f"member '{name}' occurs twice"
             raise ValueError(msg)
         found[name] = value
     return found

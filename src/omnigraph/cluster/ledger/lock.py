@@ -61,7 +61,7 @@ class LockFile:
             ClusterStateError: another command has locked it, or the lock cannot be written.
         """
         if not is_enabled:
-            message = "the config switches locking off; commands that run at once can get in each other's way"
+            message = "the config switches locking off; concurrent commands can interfere with each other"
             findings.add("state_lock_disabled", self.path, message)
             yield None
             return
@@ -110,7 +110,7 @@ class LockFile:
         try:
             other = self.read()
         except ClusterStateError as problem:
-            message = f"the ledger is locked, and it cannot be told by whom: {problem.message}"
+            message = f"the ledger is locked, and its lock cannot be read: {problem.message}"
             return state_error("state_lock_held", self.path, message)
         if other is None:
             message = "the ledger was locked a moment ago; run the command again"

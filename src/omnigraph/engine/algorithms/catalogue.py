@@ -80,7 +80,7 @@ class Algorithm:
                 raise UsageError(
                     f"{self.name} has no parameter '{name}'",
                     details=details,
-                    hint=meant(name, known) or f"it takes {', '.join(known) or 'none'}",
+                    hint=meant(name, known) or f"its parameters: {', '.join(known) or 'none'}",
                 )
         values = {}
         for name, one in known.items():
@@ -116,7 +116,7 @@ def _direction(default: str) -> Parameter:
         check_choice("direction", value, DIRECTIONS)
         return value
 
-    summary = "which way edges are walked: out, in, or both"
+    summary = "the direction in which edges are followed: out, in or both"
     return Parameter(name="direction", default=default, summary=summary, check=check)
 
 
@@ -158,20 +158,23 @@ def _check_damping(value: Any) -> float:
 
 
 _WEIGHT = Parameter(
-    name="weight", default=None, summary="the property that weighs edges; each weighs 1 without it", check=_check_weight
+    name="weight",
+    default=None,
+    summary="the property with the weights of edges; each weighs 1 by default",
+    check=_check_weight,
 )
 _SEED = _whole("seed", 0, "chooses among random runs; the same seed gives the same result", least=0)
-_ITERATIONS = "how often at most; a warning says if it was not enough"
+_ITERATIONS = "maximum number of iterations; a warning is given if they were not enough"
 
 _EVERY = (
     Algorithm(
         name="betweenness",
-        summary="How many shortest paths between other nodes lead through each node.",
+        summary="The number of shortest paths between other nodes that pass through each node (betweenness).",
         run=betweenness,
         parameters=(
             _WEIGHT,
             _direction("out"),
-            _whole("samples", None, "count paths from so many nodes only, and scale up; all nodes without it"),
+            _whole("samples", None, "sample this many source nodes and scale up; all nodes by default"),
             _SEED,
             _flag("normalized", "divide by the number of pairs of other nodes"),
         ),
@@ -181,7 +184,7 @@ _EVERY = (
     ),
     Algorithm(
         name="clustering_coefficient",
-        summary="Which share of the pairs of its neighbours is linked, for each node.",
+        summary="The share of pairs of neighbours that are linked, for each node.",
         run=clustering_coefficient,
         parameters=(),
         columns=("type", "id", "coefficient"),
@@ -198,7 +201,7 @@ _EVERY = (
     ),
     Algorithm(
         name="degree",
-        summary="How many edges each node has, or what they weigh together.",
+        summary="The number of edges of each node, or the sum of their weights.",
         run=degree,
         parameters=(_WEIGHT, _direction("both")),
         columns=("type", "id", "degree"),
@@ -209,18 +212,18 @@ _EVERY = (
     ),
     Algorithm(
         name="fast_rp",
-        summary="Vectors by which nodes with alike surroundings are near each other (FastRP).",
+        summary="Vectors that are close for nodes with similar neighbourhoods (FastRP).",
         run=fast_rp,
         parameters=(
-            _whole("dimension", 128, "how many numbers a vector has", most=_MOST_DIMENSIONS),
+            _whole("dimension", 128, "the dimension of the vectors", most=_MOST_DIMENSIONS),
             Parameter(
                 name="weights",
                 default=(0.0, 1.0, 1.0),
-                summary="how much neighbours at distance 1, 2, … count",
+                summary="the weights of neighbours at distance 1, 2, …",
                 check=_check_weights,
             ),
             _number("normalization", 0.0, "the power of its degree that a node is scaled by", least=-10.0, most=10.0),
-            _number("self_influence", 0.0, "how much a node's own random vector counts", most=1e9),
+            _number("self_influence", 0.0, "the weight of a node's own random vector", most=1e9),
             _WEIGHT,
             _direction("both"),
             _SEED,
@@ -232,7 +235,7 @@ _EVERY = (
     ),
     Algorithm(
         name="k_core",
-        summary="How deep each node stands: the largest k whose core it belongs to.",
+        summary="The core number of each node: the largest k such that the node is in the k-core.",
         run=k_core,
         parameters=(),
         columns=("type", "id", "core"),
@@ -241,7 +244,7 @@ _EVERY = (
     ),
     Algorithm(
         name="label_propagation",
-        summary="Communities, by taking over the label that most neighbours have.",
+        summary="Communities by label propagation: each node takes the most frequent label of its neighbours.",
         run=label_propagation,
         parameters=(_WEIGHT, _whole("max_iterations", 20, _ITERATIONS)),
         columns=("type", "id", "community", "size"),
@@ -264,29 +267,32 @@ _EVERY = (
         summary="Pairs of nodes that share neighbours, by the Jaccard index.",
         run=node_similarity,
         parameters=(
-            _whole("top", 10, "how many others of each node at most"),
-            _number("min_similarity", 0.0, "leave out pairs that are less alike", most=1.0),
+            _whole("top", 10, "maximum number of similar nodes for each node"),
+            _number("min_similarity", 0.0, "leave out pairs with a lower similarity", most=1.0),
             _direction("out"),
         ),
         columns=("type", "id", "other_type", "other_id", "similarity"),
     ),
     Algorithm(
         name="pagerank",
-        summary="How often a walker who follows edges at random comes by each node.",
+        summary="The share of visits of each node in a random walk along edges.",
         run=pagerank,
         parameters=(
             Parameter(
-                name="damping", default=0.85, summary="how often an edge is followed, not a jump", check=_check_damping
+                name="damping",
+                default=0.85,
+                summary="the probability of following an edge instead of jumping",
+                check=_check_damping,
             ),
             Parameter(
                 name="sources",
                 default=None,
-                summary="where jumps lead: nodes, or nodes with their shares; anywhere without it",
+                summary="the targets of jumps: nodes, or nodes with their shares; all nodes by default",
                 check=_check_sources,
             ),
             _WEIGHT,
             _direction("out"),
-            _number("tolerance", 1e-7, "stop when all scores together change by less", most=1.0),
+            _number("tolerance", 1e-7, "stop when the sum of the changes of all scores is smaller", most=1.0),
             _whole("max_iterations", 200, _ITERATIONS),
         ),
         columns=("type", "id", "score"),
@@ -301,7 +307,7 @@ _EVERY = (
             Parameter(
                 name="sources",
                 default=None,
-                summary="where paths begin: ids, Type:id, or pairs of type and id",
+                summary="the start nodes: ids, Type:id, or pairs of type and id",
                 check=_check_sources,
                 is_required=True,
             ),
@@ -323,7 +329,7 @@ _EVERY = (
     ),
     Algorithm(
         name="strongly_connected_components",
-        summary="Groups of nodes that lead to each other along the direction of edges.",
+        summary="Groups of nodes that can reach each other along the direction of edges.",
         run=strongly_connected_components,
         parameters=(),
         columns=("type", "id", "component", "size"),
@@ -332,7 +338,7 @@ _EVERY = (
     ),
     Algorithm(
         name="triangle_count",
-        summary="How many triangles each node is a corner of.",
+        summary="The number of triangles that each node is part of.",
         run=triangle_count,
         parameters=(),
         columns=("type", "id", "triangles"),

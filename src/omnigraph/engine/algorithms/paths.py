@@ -44,7 +44,7 @@ def shortest_paths(graph: Projection, params: Mapping[str, Any], limits: Limits)
     sources = _sources(graph, params["sources"])
     target = None if params["target"] is None else graph.nodes.find("target", params["target"])
     if target is not None and params["each"]:
-        details = BadValue(what="each", value="True", expected="False beside a target")
+        details = BadValue(what="each", value="True", expected="False together with a target")
         raise UsageError("a path to a target is from the nearest source", details=details)
     limits.check(_EDGE_BYTES * graph.edge_count + _NODE_BYTES * graph.node_count)
     walked = graph.without_loops().towards(params["direction"]).lightest()

@@ -244,5 +244,5 @@ def weights_of(
     raise AlgorithmInputError(
         f"edge '{first}' of '{edge.name}' has {shown}, and a weight must be {_LEAST[rule]}",
         details=details,
-        hint=f"give every edge such a {name}, or choose another property",
+        hint=f"set such a {name} on every edge, or choose another property",
     )

@@ -122,7 +122,7 @@ def repeated_write(commit: Commit, receipt: Mapping[str, Any]) -> Result:
         query_name=str(receipt.get("algorithm", "")),
         branch=commit.branch,
         commit_id=str(commit.id),
-        warnings=("this request was executed before; its rows are not kept",),
+        warnings=("this request was executed before; its rows are not stored",),
         written=WrittenProperty(property=str(receipt.get("property", "")), commit_id=str(commit.id), **counts),
     )
     return Result(schema, schema.empty_table(), info)
@@ -144,7 +144,7 @@ def target_properties(catalog: Catalog, call: AlgorithmCall, write: str) -> dict
     owner, dot, name = write.rpartition(".")
     if dot and owner not in types:
         details = BadValue(what="write", value=write, expected=" or ".join(f"{one}.{name}" for one in types))
-        raise AlgorithmInputError(f"'{owner}' is no node type at the ends of these edges", details=details)
+        raise AlgorithmInputError(f"'{owner}' is not a node type at the ends of these edges", details=details)
     return {one: _target(catalog.nodes[one], call, name) for one in types if not dot or one == owner}
 
 

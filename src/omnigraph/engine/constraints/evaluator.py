@@ -175,10 +175,13 @@ def _described_clash(
     owner, rows = image.type, image.part.rows
     describer = run.describer(image)
     for batch in found.to_batches():
-        for row, other in zip(batch.column("row"), batch.column("other"), strict=True):
-            at = row.as_py()
+        for found_row in batch.to_pylist():
+            at, first = found_row["row"], found_row.get("first_row")
             value = display_tuple(owner, rows, at, columns)
-            yield describe_clash(owner, columns, describer.place(at), value, other.as_py())
+            first_place = None if first is None else describer.place(first)
+            yield describe_clash(
+                owner, columns, describer.place(at), value, other=found_row["other"], first=first_place
+            )
 
 
 _NO_REPLACED = ids_table(pa.array([], pa.string()))

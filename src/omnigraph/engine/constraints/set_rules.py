@@ -67,9 +67,9 @@ UNIQUE_IN_CHANGE = SetRule(
     name="unique_in_change",
     rule="unique",
     reads=MappingProxyType({"written": ("row", "id", "value")}),
-    returns=("row", "other"),
+    returns=("row", "other", "first_row"),
     sql="""
-SELECT w.`row` AS `row`, f.`id` AS `other`
+SELECT w.`row` AS `row`, f.`id` AS `other`, g.`first_row` AS `first_row`
 FROM `written` w
 JOIN (
     SELECT `value`, min(`row`) AS `first_row`

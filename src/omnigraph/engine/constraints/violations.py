@@ -9,6 +9,7 @@ from itertools import islice
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import ConstraintRule, Violation, Violations
+from omnigraph.errors.data import place_of
 from omnigraph.records import record
 
 
@@ -38,13 +39,26 @@ def describe_row(
 
 
 def describe_clash(
-    owner: NodeType | EdgeType, columns: Sequence[str], at: RowPlace, value: str, other: str
+    owner: NodeType | EdgeType,
+    columns: Sequence[str],
+    at: RowPlace,
+    value: str,
+    *,
+    other: str,
+    first: RowPlace | None = None,
 ) -> Violation:
-    """Describe a row whose tuple ``value`` the entity ``other`` holds as well."""
+    """Describe a row whose tuple ``value`` the entity ``other`` has too; ``first`` is its row if the change has it."""
     label = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
     rule: ConstraintRule = "key" if owner.key is not None and set(columns) == set(owner.key) else "unique"
     held = f"held by '{other}' and '{at.entity_id}'"
-    message = f"@unique violation on {owner.name}.{label}: value '{value}' {held}"
+    if rule == "key":
+        source = None if first is None else first.source
+        held = (
+            "occurs twice"
+            if first is None or source is None
+            else f"occurs twice, first in {place_of(source, first.line)}"
+        )
+    message = f"@{rule} violation on {owner.name}.{label}: value '{value}' {held}"
     return describe_row(owner, rule, at, message, name=label, value=value)
 
 

@@ -117,7 +117,7 @@ class EmbedResult(Printable):
         if self.is_dry_run:
             yield f"{counted(self.stale, 'stale vector')} on branch {self.branch}; nothing was written"
         elif self.commit is None:
-            yield f"no stale vector on branch {self.branch}, no commit"
+            yield f"no stale vector on branch {self.branch}; nothing was committed"
         else:
             yield f"embedded {counted(self.embedded, 'vector')} on branch {self.branch}, {self.remaining} left"
         for item in self.properties:

@@ -147,7 +147,7 @@ def missing_provider() -> EmbeddingSettingsError:
     variables = f"{PROVIDER} or {DEFAULTS[_DEFAULT_PROVIDER].key_variables[0]}"
     details = BadValue(what="provider", value="", expected=variables)
     return EmbeddingSettingsError(
-        f"text must be embedded, but no embedding provider is configured: {variables} is not set",
+        f"text must be embedded, but no embedding provider is configured: set {variables}",
         details=details,
         hint=configure_hint(),
     )

@@ -70,11 +70,11 @@ def _typed(column: SampledColumn, present: Sequence[Any]) -> Guess:
     if column.arrow_type is not None:
         kind = _of_arrow(column.arrow_type)
         if kind is None:
-            return Guess(kind=None, why=f"no type holds Arrow's {column.arrow_type}")
+            return Guess(kind=None, why=f"no property type corresponds to the Arrow type {column.arrow_type}")
         is_text = kind.scalar is Scalar.STRING and not kind.is_list
         return _of_texts(present, reads_numbers=False) if is_text and present else Guess(kind=kind, why="")
     if not present:
-        return Guess(kind=PropertyType(scalar=Scalar.STRING), why="no row has a value, so that any type would do")
+        return Guess(kind=PropertyType(scalar=Scalar.STRING), why="no row has a value, so the type is a guess")
     if column.written == "text":
         return _of_texts(present, reads_numbers=True)
     return _of_json(present)
@@ -99,7 +99,8 @@ def _of_texts(texts: Sequence[str], *, reads_numbers: bool) -> Guess:
     if is_closed and all(0 < len(text) <= _ENUM_LENGTH and text.isprintable() for text in distinct):
         kind = PropertyType(scalar=Scalar.STRING, enum_values=tuple(distinct))
         return Guess(
-            kind=kind, why=f"{len(texts)} values are {len(distinct)} different ones; String if others may come"
+            kind=kind,
+            why=f"{len(distinct)} different values in {counted(len(texts), 'row')}; use String if others are possible",
         )
     return _scalar(Scalar.STRING, why)
 
@@ -123,7 +124,7 @@ def _of_json(values: Sequence[Any]) -> Guess:
     if kinds <= {date, datetime}:
         return _scalar(Scalar.DATETIME)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
-    return Guess(kind=None, why=f"no type holds values of these kinds: {names}")
+    return Guess(kind=None, why=f"no property type fits all of these values: {names}")
 
 
 def _of_lists(lists: Sequence[list[Any]]) -> Guess:
@@ -134,9 +135,9 @@ def _of_lists(lists: Sequence[list[Any]]) -> Guess:
         if not others and length >= _VECTOR_LENGTH and any(isinstance(item, float) for item in items):
             kind = PropertyType(scalar=Scalar.VECTOR, dimension=length)
             return Guess(kind=kind, why=f"every list has {length} numbers")
-    inner = _of_json(items) if items else _scalar(Scalar.STRING, "every list is empty, so that any type would do")
+    inner = _of_json(items) if items else _scalar(Scalar.STRING, "every list is empty, so the type is a guess")
     if inner.kind is None or inner.kind.is_list:
-        return Guess(kind=None, why="lists hold single values of one type")
+        return Guess(kind=None, why="the items of a list must be single values of one type")
     kind = replace(inner.kind.single, is_list=True)
     return Guess(kind=kind, why="" if inner.kind.enum_values else inner.why)
 
@@ -147,7 +148,7 @@ def _integers(values: Sequence[int]) -> Guess:
         return _scalar(Scalar.I64)
     if low >= 0 and high <= _U64_MAX:
         return _scalar(Scalar.U64, "too large for I64")
-    return _scalar(Scalar.F64, "too large for 64 bits, so that digits are lost")
+    return _scalar(Scalar.F64, "too large for 64 bits: digits are lost")
 
 
 def _decimals(values: Sequence[Decimal]) -> Guess:
@@ -155,7 +156,7 @@ def _decimals(values: Sequence[Decimal]) -> Guess:
     scale = max((scale for _, scale in digits), default=0)
     precision = max((precision - scale for precision, scale in digits), default=0) + scale
     if len(digits) < len(values) or precision > MAX_PRECISION:
-        return Guess(kind=None, why=f"no type holds decimals of more than {MAX_PRECISION} digits")
+        return Guess(kind=None, why=f"decimals have at most {MAX_PRECISION} digits")
     kind = PropertyType(scalar=Scalar.DECIMAL, precision=max(precision, 1), scale=scale)
     return Guess(kind=kind, why="as many digits as the longest value has")
 

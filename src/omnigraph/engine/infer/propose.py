@@ -166,9 +166,9 @@ class _Node:
         properties = _properties(self.name, columns, self.key, self._others(nodes))
         notes = [_looked_at(self.table), _how_to_load(self.table, self.name, properties)]
         if self.has_ids and self.key is None:
-            notes.append("column id holds the ids of the entities, so that there is no key")
+            notes.append("no key: column id has the ids of the entities")
         elif self.key is None:
-            notes.append("no key: no column with a name for one has a different value in every row")
+            notes.append("no key: no column with the name of an id has unique values")
         return ProposedType(
             name=self.name,
             origin=self.table.origin,
@@ -216,7 +216,7 @@ def _edge(
         # The input says that they are edges, so that an end which is none of the ids needs some type.
         likely = next((end[0] for end in found if end is not None), nodes[0].name)
         found = [
-            end or (likely, f"{name}: no value is an id that was seen, so that {likely} is a mere guess")
+            end or (likely, f"{name}: no value is an id in these files, so {likely} is a guess")
             for name, end in zip(columns, found, strict=True)
         ]
     if found[0] is None or found[1] is None:
@@ -289,7 +289,7 @@ def _properties(
 def _reference(column: SampledColumn, others: Sequence[_Node]) -> list[str]:
     values = {str(value) for value in column.values if isinstance(value, str | int) and not isinstance(value, bool)}
     known = [node.name for node in others if len(values) > 1 and values <= node.ids]
-    return [f"every value is an id of {known[0]}: an edge to it could take its place"] if known else []
+    return [f"every value is an id of {known[0]}: consider an edge instead of this property"] if known else []
 
 
 def _type_name(text: str) -> str:
@@ -352,7 +352,7 @@ def _how_to_load(
 
 
 def _lines(types: Sequence[ProposedType]) -> Iterator[str]:
-    yield "// Proposed from data. Every guess is explained beside it; change what is wrong."
+    yield "// Proposed from data. A comment explains every guess; change what is wrong."
     for one in types:
         yield ""
         yield from (f"// {_comment(note)}" for note in one.notes)

@@ -130,11 +130,9 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         if first.rule == BLOB_SOURCE_RULE:
             source = BlobSource(uri=first.value or "", reason=first.message)
             raise ExternalBlobSourceError(f"{first.place()}: {first.message}", details=source)
-        more = (
-            "" if self.total == 1 else f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
-        )
+        rest = f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
         raise BadRowsError(
-            f"{first.place()}: {first.message}{more}",
+            first.describe() if self.total == 1 else f"{first.place()}: {first.message}{rest}",
             details=Violations(items=tuple(self._items), total=self.total, groups=self._groups.finish()),
             hint=_TRUNCATE if any(item.rule == PRECISION for item in self._items) else None,
         )

@@ -242,7 +242,7 @@ def read_sources(  # noqa: PLR0913 - what a load may be told
     check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
-        raise UsageError("only a merge can be a patch", details=details)
+        raise UsageError("patch needs mode merge", details=details)
     settings = settings or LoadSettings()
     files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
     is_log = mode == "apply"

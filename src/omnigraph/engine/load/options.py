@@ -63,7 +63,7 @@ def check_on_delete(on_delete: object, mode: LoadMode) -> None:
     check_choice("on_delete", on_delete, get_args(OnDelete))
     if on_delete != "cascade" and mode != "apply":
         details = BadValue(what="mode", value=mode, expected="apply")
-        raise UsageError("only an apply deletes nodes", details=details)
+        raise UsageError("on_delete needs mode apply", details=details)
 
 
 def check_batch(batch: object) -> BatchMark | None:

@@ -112,10 +112,10 @@ class CleanupResult(Printable):
         if merged:
             # They may be many, and each is as old as the merge that keeps it.
             branches = counted(len(set(merged)), "deleted branch", "deleted branches")
-            yield f"kept {counted(len(merged), 'state')} of {branches} for merges"
+            yield f"retained {counted(len(merged), 'state')} of {branches} for merges"
         for name, version, why in self.protected:
             if why != "merged":
-                yield f"kept version {version} of branch {name}: {why}"
+                yield f"retained version {version} of branch {name}: {why}"
 
     @property
     def bytes(self) -> int:

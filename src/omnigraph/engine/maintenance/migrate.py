@@ -58,7 +58,7 @@ class MigratedLine:
             case "migrated":
                 return f"{what}: format {self.format} became {self.target}"
             case "kept":
-                return f"{what}: stays as it was written, in format {self.format}"
+                return f"{what}: stays in format {self.format}"
             case _:
                 return f"{what}: has format {self.format}"
 

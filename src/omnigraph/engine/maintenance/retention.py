@@ -52,7 +52,11 @@ class Retention:
             details = BadValue(
                 what="retention", value="", expected="the number of states to keep, or their maximum age"
             )
-            raise UsageError("a cleanup needs to know what to keep", details=details, hint="add --keep or --older-than")
+            raise UsageError(
+                "a cleanup needs a retention: the number or the age of states to keep",
+                details=details,
+                hint="add --keep or --older-than",
+            )
         check_whole("keep", self.keep, optional=True)
         check_number("older_than_s", self.older_than_s, most=_LONGEST_S, optional=True)
 

@@ -206,7 +206,7 @@ class GraphStatus(Printable):
         if self.pending:
             yield f"writes in progress: {len(self.pending)}"
         if self.waiting:
-            yield f"writes that wait for their turn: {self.waiting}, the oldest for {_aged(self.oldest_wait_s)}"
+            yield f"queued writes: {self.waiting}, the oldest for {_aged(self.oldest_wait_s)}"
         for line in self.advice or ("no problems found",):
             yield f"advice: {line}" if self.advice else line
 
@@ -370,7 +370,7 @@ def _in_flight(store: GraphStore, keys: tuple[str, ...]) -> tuple[tuple[str, ...
             continue
         pending += [services.claims.key(claim.version) for claim in claims] + [claim.file for claim in damaged]
         told += [_told(claim) for claim in claims]
-        told += [f"run repair on branch '{name}', which cannot be written to: {claim.problem}" for claim in damaged]
+        told += [f"run repair on branch '{name}', which rejects writes: {claim.problem}" for claim in damaged]
     return tuple(pending), tuple(told)
 
 
@@ -384,7 +384,7 @@ def _told(claim: PendingClaim) -> str:
         case "dead":
             return f"{what} on branch '{claim.branch}' was interrupted; the next open for writing recovers it"
         case _:
-            return f"{told} is pending, and cannot be checked from here; repair ends it if it is abandoned"
+            return f"{told} is pending and cannot be checked from this machine; repair ends it if it is abandoned"
 
 
 def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
@@ -418,4 +418,4 @@ def _cleanup_advice(old_states: int, stored: int | None, dead: int | None) -> It
     if is_much:
         yield f"run cleanup: old states use up to {dead} of {stored} bytes"
     elif old_states > _MANY_STATES:
-        yield f"run cleanup: {old_states} old states of this branch are kept"
+        yield f"run cleanup: this branch retains {old_states} old states"

@@ -382,7 +382,7 @@ class MutationStaging:
             return
         unread = set(written) - reads.rows[table_key] - pending.inserted
         if unread:
-            raise InternalError(f"rows of '{table_key}' are replaced that nobody has read: {sorted(unread)[:5]}")
+            raise InternalError(f"rows of '{table_key}' are replaced without having been read: {sorted(unread)[:5]}")
 
     def _stored(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: list[str]) -> pa.Table:
         """Return columns of the stored rows that match, and take down which ones could."""

@@ -419,7 +419,7 @@ class Statements:
         expected = str(self.given.value(guard))
         if not len(ids):
             details = EntityMismatch(table_key=owner.table_key, id=None, expected=expected, actual=None)
-            raise EntityChangedError(f"no {owner.name} is found that is at version '{expected}'", details=details)
+            raise EntityChangedError(f"no matching {owner.name} is at version '{expected}'", details=details)
         found = self.matcher.versions.find(owner.table_key, ids)
         for name, actual in zip(ids.to_pylist(), found.to_pylist(), strict=True):
             if actual != expected:
@@ -506,7 +506,7 @@ class Statements:
             return ConditionTest(condition=where, given=self.given)
         left, right = where.left, where.right
         if not isinstance(left, TargetColumn) or not isinstance(right, Constant | ParameterRef):
-            raise InternalError(f"a statement compares something else than a property with a value: {where}")
+            raise InternalError(f"a statement can only compare a property with a value: {where}")
         column = replace(left, property=column_of(owner, left.property))
         return compare(column, where.op, self.given.value(right), right.type)
 

@@ -248,10 +248,10 @@ def _decimal(prop: PropertyDef, value: float | str | Decimal) -> Decimal:
     precision, scale = prop.type.digits
     fitted = None if exact is None else fit_decimal(exact, precision, scale)
     if exact is None:
-        text = f"value {show(value)} of property '{prop.name}' may have lost digits; write it as a string"
+        text = f"value {show(value)} of property '{prop.name}' might have lost digits; write it as a string"
         raise refused("type", value, text)
     if fitted is None and unscaled(exact, scale) is None:
-        text = f"value {show(value)} of property '{prop.name}' has more than {counted(scale, 'digit')} behind the point"
+        text = f"value {show(value)} of property '{prop.name}' has more than {counted(scale, 'digit')} after the point"
         raise refused("type", value, text)
     if fitted is None:
         name = _expected(prop.type).removesuffix("?")

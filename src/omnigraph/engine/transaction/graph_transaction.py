@@ -318,7 +318,7 @@ class GraphTransaction:
     def _refusal(self, ended: _Ended) -> TransactionEndedError:
         details = BadValue(what="transaction", value=ended, expected="open")
         what = "has failed" if ended == "failed" else f"was {ended}"
-        return TransactionEndedError(f"the transaction {what} and takes no further calls", details=details)
+        return TransactionEndedError(f"the transaction {what} and accepts no further calls", details=details)
 
     def _expect_head(self) -> None:
         expected, head = self._options.expected_head, self._base.state.head

@@ -54,5 +54,5 @@ def _path_text(argument: object) -> str:
         return str(argument)
     found = type(argument).__name__
     details = BadValue(what="source", value=found, expected="a path or a Source")
-    hint = "give rows by type, as in {'Person': rows}"
+    hint = "pass rows by type, as in {'Person': rows}"
     raise UsageError(f"cannot load from a value of type {found}", details=details, hint=hint)

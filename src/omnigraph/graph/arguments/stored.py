@@ -87,7 +87,7 @@ def bind_arguments(entry: QueryEntry, signature: Signature, args: Sequence[Any],
     """Return the parameters that the arguments of a call stand for; those that are left out are not among them.
 
     Raises:
-        StoredQueryArgumentsError: an argument is not declared, is given twice, or is missing.
+        StoredQueryArgumentsError: an argument is not declared, occurs twice, or is missing.
     """
     known = python_names(entry)
     positional = [name for name, one in signature.parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -96,7 +96,7 @@ def bind_arguments(entry: QueryEntry, signature: Signature, args: Sequence[Any],
         expected = f"{len(positional)} arguments by position"
         raise _misfit(
             entry,
-            f"takes at most {expected}, not {len(args)}",
+            f"accepts at most {expected}, not {len(args)}",
             ParameterProblem(name="", expected=expected, found=surplus),
         )
     given = dict(zip(positional, args, strict=False))

@@ -201,11 +201,11 @@ class _Run:
         known = batch.begin if stored is None else FeedPlace(sequence=stored.sequence, part=stored.part)
         if stored is not None and batch.end.order <= known.order:
             details = RepeatedBatch(app=batch.source, number=batch.end.sequence, last=stored.sequence)
-            raise BatchRepeatedError("the branch has these changes of the feed already", details=details)
+            raise BatchRepeatedError("the branch already has these changes of the feed", details=details)
         if stored is not None and batch.begin.order > known.order:
             raise FeedBreakError(
-                f"the batch begins behind commit {batch.begin.sequence} of its feed, and the branch has applied"
-                f" {known.sequence}: changes in between would be lost",
+                f"the batch starts after commit {batch.begin.sequence} of its feed, but the "
+                f"branch has applied {known.sequence}: the changes between them would be lost",
                 details=FeedBreak(source=batch.source, token=stored.token),
             )
         changes = list(batch.behind(known))

@@ -161,7 +161,7 @@ class ReceivedBatch:
             raise UsageError("this is not a batch of a change feed", details=details) from error
         if batch.end.sequence - batch.begin.sequence != len(batch.commits) - (1 if batch.end.part else 0):
             details = BadValue(what="batch", value=str(len(batch.commits)), expected="a block for each commit")
-            raise UsageError("the batch lacks commits that it says it holds", details=details)
+            raise UsageError("the batch lacks commits that its header lists", details=details)
         return batch
 
     @property
@@ -218,7 +218,7 @@ def joined(batches: Iterable[ReceivedBatch]) -> ReceivedBatch:
         )
     if found is None:
         details = BadValue(what="batches", value="none", expected="at least one batch")
-        raise UsageError("no batch was given", details=details)
+        raise UsageError("no batch was passed", details=details)
     return found
 
 

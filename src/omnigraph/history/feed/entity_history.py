@@ -41,7 +41,7 @@ class PropertyAuthor:
         return shown if self.merge is None else {**shown, "merge": self.merge.to_json()}
 
     def __str__(self) -> str:
-        unknown = "author not among the changes shown" if self.merge is None else "author unknown"
+        unknown = "author not among the listed changes" if self.merge is None else "author unknown"
         author = unknown if self.author is None else _signature(self.author, self.files)
         merged = "" if self.merge is None else f" merged by {_signature(self.merge)}"
         return make_visible(f"{self.name}: {author}{merged}")
@@ -137,5 +137,5 @@ class EntityHistory(Printable):
         """Return what is left out and why, as a sentence, None when nothing is; ``limit`` is how to ask for more."""
         if self.known_since is not None:
             since = f"{self.known_since.id} of {format_datetime(self.known_since.published_at_ms)}"
-            return f"changes before commit {since} are not known: cleanup has removed the states"
+            return f"changes before commit {since} are unknown: cleanup has removed the states"
         return None if self.is_complete else f"older changes are not shown; use a larger {limit}"

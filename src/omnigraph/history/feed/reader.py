@@ -347,7 +347,7 @@ def _place(
 ) -> _Place:
     if sum(item is not None for item in (start, cursor, page_token)) != 1:
         details = BadValue(what="feed", value="start, cursor, page_token", expected="exactly one of them")
-        raise UsageError("a feed needs one place to start at", details=details)
+        raise UsageError("a feed needs exactly one start position", details=details)
     newest = head.state.head.commit
     if cursor is not None:
         token = decode_token(cursor)

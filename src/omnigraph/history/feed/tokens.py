@@ -140,7 +140,7 @@ class FeedScope:
             if getattr(token, name) != getattr(self, name):
                 reject(f"it belongs to another {name}")
         if token.purpose != PURPOSE:
-            reject("it serves another purpose")
+            reject("it is a token of another kind")
 
 
 def graph_scope(graph_id: str) -> str:
@@ -181,9 +181,9 @@ def decode_token(text: str) -> Token:
     try:
         token: Token = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        reject("it has another form", text)
+        reject("its format is unknown", text)
     if token.version != _VERSION:
-        reject("it has another version", text)
+        reject("its version is not supported", text)
     return token
 
 

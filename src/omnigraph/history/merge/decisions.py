@@ -190,7 +190,7 @@ class Decisions:
         is_twice = before.whole is not None if decision.name is None else decision.name in before.properties
         if is_twice:
             about = decision.subject if decision.name is None else f"'{decision.name}' of {decision.subject}"
-            self._problems.append(decision.problem(f"{about} is decided twice"))
+            self._problems.append(decision.problem(f"{about} has two decisions"))
             return
         if decision.name is None:
             after = EntityDecision(whole=decision, properties=before.properties)
@@ -360,7 +360,7 @@ def _mismatches(decision: Decision, conflict: MergeConflict, rows: Mapping[str |
     if decision.choice == "base" and decision.name is not None and conflict.base is None:
         yield f"{decision.subject} is not in the base, so its '{decision.name}' cannot come from there"
     if decision.choice == "properties" and conflict.kind != ConflictKind.DIVERGENT_UPDATE:
-        yield f"'properties' does not decide a {conflict.kind}; choose ours, theirs or base"
+        yield f"'properties' does not resolve a {conflict.kind}; choose ours, theirs or base"
     now = {"kind": conflict.kind} if row is None else row.to_json()
     for name in _COMPARED:
         if name in decision.expected and decision.expected[name] != now[name]:

@@ -65,8 +65,10 @@ def base_gone(source: GraphSnapshot, target: GraphSnapshot, commit: CommitId, br
         f"branches '{theirs}' and '{ours}' cannot be merged: the state of commit '{commit}', which both have, was"
         " reclaimed",
         details=GoneState(commit_id=commit, branch=branch),
-        hint=f"see how they differ (omnigraph diff {ours} {theirs}), write what you want of that to '{ours}', and go on"
-        " with a new branch of it",
+        hint=(
+            f"compare them (omnigraph diff {ours} {theirs}), write the wanted changes to '{ours}', "
+            "and continue on a new branch of it"
+        ),
     )
 
 

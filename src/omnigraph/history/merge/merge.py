@@ -359,7 +359,7 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     names = BranchName.parse(source), BranchName.parse(target)
     if names[0] == names[1]:
         details = BadValue(what="source", value=names[0], expected="another branch than the target")
-        raise UsageError("branch_merge requires distinct source and target branches", details=details)
+        raise UsageError("cannot merge a branch into itself", details=details)
     return names
 
 
@@ -523,7 +523,7 @@ def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) ->
             f"commit '{wanted}' is the first of the graph and cannot be undone", details=details_first
         )
     if not version.is_told:
-        details_shared = BadValue(what="commit", value=wanted, expected="a commit whose rows are known")
+        details_shared = BadValue(what="commit", value=wanted, expected="a commit that recorded its rows")
         raise RevertRefusedError(
             f"commit '{wanted}' was published together with others by a version of omnigraph that did not record"
             " which rows each of them wrote",

@@ -227,7 +227,7 @@ def _taken_names(merged: Catalog, target: Catalog) -> list[SchemaConflict]:
     known = {*(one.table_key for one in target.nodes.values()), *(one.table_key for one in target.edges.values())}
     return [
         SchemaConflict(
-            message=f"{change.table_key} is another type in the target; give that one another name, or drop it, first",
+            message=f"{change.table_key} is a different type in the target; rename or drop it there first",
             type_key=change.table_key,
         )
         for change in changes

@@ -177,7 +177,7 @@ def _expect_check(decl: QueryDecl, known: Sequence[str]) -> None:
     }
     for problem, is_there in problems.items():
         if is_there:
-            details = BadValue(what="check", value=name, expected="a read of its own name without parameters")
+            details = BadValue(what="check", value=name, expected="a read with a unique name and without parameters")
             raise UsageError(f"check '{name}' {problem}", details=details)
 
 

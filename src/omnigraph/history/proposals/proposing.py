@@ -129,7 +129,7 @@ def open_proposal(
     names = BranchName.parse(source), BranchName.parse(target)
     if names[0] == names[1]:
         details = BadValue(what="source", value=names[0], expected="another branch than the target")
-        raise UsageError("a proposal requires distinct source and target branches", details=details)
+        raise UsageError("the source and the target of a proposal must differ", details=details)
     title = _checked_words("title", title, _MOST_TITLE).strip()
     if "\n" in title:
         details = BadValue(what="title", value=title[:_MOST_TITLE], expected="one line")
@@ -301,7 +301,7 @@ def approve_proposal(
         _expect_branches(proposal)
         now = proposal.source_head
         if actor == proposal.author:
-            details = BadValue(what="actor", value=actor, expected="another one than the author")
+            details = BadValue(what="actor", value=actor, expected="an actor other than the author")
             raise UsageError(f"'{actor}' opened proposal {number} and cannot approve it", details=details)
         if now is None or (expected is not None and now != expected):
             details_of_head = HeadMismatch(branch=proposal.source.branch, expected=str(expected), actual=str(now))
@@ -519,7 +519,7 @@ def _expect_open(proposal: ProposalRecord) -> None:
     raise ProposalStateError(
         f"proposal {proposal.number} was {became}",
         details=details,
-        hint="open another proposal for what is still to do",
+        hint="open another proposal for the rest",
     )
 
 
@@ -529,7 +529,7 @@ def _expect_branches(proposal: ProposalRecord) -> None:
         raise ProposalStateError(
             f"the {trouble} after proposal {proposal.number} was opened",
             details=details,
-            hint="close the proposal; one for another branch of that name has to be opened anew",
+            hint="close the proposal, and open a new one for the new branch of that name",
         )
 
 
@@ -550,5 +550,5 @@ def _nothing_to_merge(proposal: ProposalRecord) -> ProposalStateError:
     source, target = proposal.source.branch, proposal.target.branch
     details = BadValue(what=f"proposal {proposal.number}", value="nothing to merge", expected="commits to merge")
     return ProposalStateError(
-        f"branch '{target}' has everything that '{source}' has", details=details, hint="close the proposal"
+        f"branch '{target}' already has all commits of '{source}'", details=details, hint="close the proposal"
     )

@@ -48,7 +48,7 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
     name = binding.variable.name
     if name == ast.ANONYMOUS:
         message = "the anonymous variable cannot be bound to a type"
-        raise scope.violation(None, message, binding.variable.span, suggestion="give the variable a name")
+        raise scope.violation(None, message, binding.variable.span, suggestion="name the variable")
     bound = scope.entities.get(name)
     if isinstance(bound, EdgeType):
         raise scope.violation("T23", f"'${name}' is already an edge variable", binding.variable.span)
@@ -128,7 +128,7 @@ def check_path(clause: ast.PathClause, scope: Scope) -> CheckedTraversal:
 def _check_new_name(variable: ast.Variable, scope: Scope) -> None:
     name = variable.name
     if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
-        raise scope.violation(None, f"'${name}' already stands for something", variable.span)
+        raise scope.violation(None, f"'${name}' is already bound", variable.span)
 
 
 def check_traversal(traversal: ast.Traversal, scope: Scope, *, is_path: bool = False) -> CheckedTraversal:
@@ -185,7 +185,7 @@ def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope
     for block in _blocks(condition):
         if name in block.outer:
             message = f"a block in the condition of a walk cannot use its edge '${name}'"
-            suggestion = "walk one hop, and write the block as a clause of its own"
+            suggestion = "use one hop, and write the block as a separate clause"
             raise scope.violation(None, message, traversal.where.span, suggestion=suggestion)
     return condition
 
@@ -376,7 +376,7 @@ def _check_sides(clause: ast.Filter, left: PropertyType, right: PropertyType, sc
             if not (left.is_text and right.is_text):
                 wanted = "a list or a String" if clause.op == "contains" else "a String"
                 at = clause.right if left.is_text else clause.left
-                message = f"{clause.op} looks into {wanted} for a String, not into {_word(left)} for {_word(right)}"
+                message = f"{clause.op} searches {wanted} for a String, not {_word(left)} for {_word(right)}"
                 raise scope.violation("T7", message, at.span)
         case _:
             if not are_comparable(left, right):

@@ -82,7 +82,7 @@ def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope
     if isinstance(last, CheckedInsert | CheckedUpdate):
         return _with_target(last.target, scope)
     message = "a delete leaves nothing to return"
-    raise scope.violation(None, message, body.projections[0].span, suggestion="match what is to be returned first")
+    raise scope.violation(None, message, body.projections[0].span, suggestion="match the returned entities first")
 
 
 def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | None) -> CheckedStatement:
@@ -112,7 +112,7 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
             targets = {item.name: _matched_target(item, scope, matched) for item in statement.variables}
             if statement.version is not None and len(targets) > 1:
                 message = "'if version' is about the entities of one variable"
-                suggestion = "delete each variable by a statement of its own"
+                suggestion = "delete each variable in a separate statement"
                 raise scope.violation(None, message, statement.version.span, suggestion=suggestion)
             return CheckedDeleteMatched(targets=targets, version=_check_guard(statement.version, scope))
         case ast.MatchStatement():
@@ -165,7 +165,7 @@ def _check_guard(version: ast.Expression | None, scope: Scope) -> Operand | None
     is_given = operand.is_parameter or isinstance(version, ast.StringLiteral)
     if not is_given or operand.type != TEXT:
         message = f"a version is a text or a parameter of type String, not {word_of(operand)}"
-        suggestion = "read it with version($x), and give it as a parameter"
+        suggestion = "read it with version($x), and pass it as a parameter"
         raise scope.violation("T7", message, version.span, suggestion=suggestion)
     return operand
 
@@ -276,7 +276,7 @@ def _refuse_searches(operand: Operand, scope: Scope) -> None:
         message = (
             "a version has no value in a statement: the commit of the mutation becomes the version of what it writes"
         )
-        suggestion = "test it in the match, or write 'if version = …' behind the statement"
+        suggestion = "test it in the match, or write 'if version = …' after the statement"
         raise scope.violation("T28", message, operand.span, suggestion=suggestion)
     for part in operand.parts:
         _refuse_searches(part, scope)

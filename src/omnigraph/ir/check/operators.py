@@ -105,7 +105,7 @@ def value_type(operand: Operand, scope: Scope) -> PropertyType:
     """
     expression = operand.expression
     if operand.is_node and isinstance(expression, ast.Variable):
-        message = f"node variable '${expression.name}' has no value of its own"
+        message = f"node variable '${expression.name}' is not a value"
         raise scope.violation("T7", message, operand.span, suggestion=f"write id(${expression.name}) or a property")
     if operand.is_edge and isinstance(expression, ast.Variable):
         message = f"edge variable '${expression.name}' cannot be used by itself"
@@ -113,7 +113,7 @@ def value_type(operand: Operand, scope: Scope) -> PropertyType:
     if operand.type is None:
         name = expression.name if isinstance(expression, ast.AliasRef) else "this"
         suggestion = operand.hint or did_you_mean(name, scope.values)
-        raise scope.violation("T6", f"'{name}' names no value here", operand.span, suggestion=suggestion)
+        raise scope.violation("T6", f"'{name}' is not defined here", operand.span, suggestion=suggestion)
     if is_blob(operand):
         raise scope.violation("T24", "a Blob cannot be read", operand.span)
     return operand.type
@@ -178,7 +178,7 @@ def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand
 
 def _check_member(expression: ast.Comparison, items: PropertyType, item: PropertyType, scope: Scope) -> None:
     if items is not NULL and not items.is_list:
-        message = f"{expression.op} looks into a list, not into {replace(items, nullable=False)}"
+        message = f"{expression.op} needs a list, not {replace(items, nullable=False)}"
         raise scope.violation("T25", message, expression.op_span)
     left, right = expression.left, expression.right
     container, member = (left, right) if expression.op == "contains" else (right, left)
@@ -199,7 +199,7 @@ def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -
     left, right = fitted_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
     found = _arithmetic_type(expression.op, value_type(left, scope), value_type(right, scope))
     if found is None and expression.op == "*" and is_exact(value_type(left, scope)):
-        message = f"the product of {word_of(left)} and {word_of(right)} would have too many digits behind the point"
+        message = f"the product of {word_of(left)} and {word_of(right)} would have too many digits after the point"
         raise scope.violation("T25", message, expression.span, suggestion="write round(…, 2) around one of them")
     if found is None:
         message = f"'{expression.op}' is not defined for {word_of(left)} and {word_of(right)}"

@@ -91,7 +91,7 @@ def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scop
     if is_identity and operand.parts[0].expression in keys:
         return
     if isinstance(expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value:
-        message = "beside an aggregate, a value must be a group key"
+        message = "together with an aggregate, a value must be a group key"
         raise scope.violation("T9", message, operand.span, suggestion="return it by itself too")
     for part in operand.parts:
         _check_group_value(part, keys, scope)

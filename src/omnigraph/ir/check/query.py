@@ -63,7 +63,7 @@ def _unknown(parameter: ast.Parameter) -> str:
         bounds = f"a vector has 1 to {MAX_DIMENSION} dimensions"
         return f"parameter '${parameter.name}' has an invalid dimension {written.dimension}: {bounds}"
     if written.scalar == "Decimal":
-        digits = f"a decimal has 1 to {MAX_PRECISION} digits, at most all of them behind the point"
+        digits = f"a decimal has 1 to {MAX_PRECISION} digits, at most all of them after the point"
         return f"parameter '${parameter.name}' has invalid digits {written.precision}, {written.scale}: {digits}"
     shown = f"[{written.scalar}]" if written.is_list else written.scalar
     return f"parameter '${parameter.name}' has unknown type {shown}"
@@ -172,10 +172,10 @@ def _behind(checked: CheckedStage, scope: Scope) -> Scope:
         else:
             known = item.name_behind
             if known is None:
-                message = "a value that goes on to the next stage needs a name"
-                raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+                message = "a value that is passed to the next stage needs a name"
+                raise scope.violation(None, message, operand.span, suggestion="write 'as name' after it")
             if known in values:
-                raise scope.violation(None, f"'{known}' is named twice", operand.span)
+                raise scope.violation(None, f"'{known}' occurs twice", operand.span)
             values[known] = value_type(operand, scope)
     return replace(scope, entities=entities, values=values, nullable=nullable)
 

@@ -66,7 +66,7 @@ class Scope:
     def unbound(self, name: str) -> tuple[str, str | None]:
         """Return a message about a variable that cannot be used, and what to do: the nearest one that is bound."""
         if name == "_":
-            return "the anonymous variable has no value", "give the variable a name"
+            return "the anonymous variable has no value", "name the variable"
         return f"variable '${name}' is not bound here", did_you_mean(name, self.entities, mark="$")
 
 
@@ -114,7 +114,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T25": "operators and functions take the types they are defined for",
         "T26": "a call names a function and gives it as many arguments as it takes",
         "T27": "a condition is a Bool",
-        "T28": "an aggregate stands where rows are returned, not where they are matched",
+        "T28": "an aggregate belongs in return, not in match",
         "T29": "the columns of a result have different names",
     }
 )

@@ -113,7 +113,7 @@ class Lowering:
                 return ValueRef(name=expression.name, type=_typed(operand))
             case ast.AliasRef():
                 message = f"alias '{expression.name}' cannot be used here"
-                suggestion = operand.hint or "repeat the expression it stands for"
+                suggestion = operand.hint or "repeat the expression"
                 raise self.refusal(message, expression.span, suggestion=suggestion)
             case ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.Aggregate() | ast.AllProperties():
                 raise self.refusal("this has no value here", expression.span)

@@ -384,7 +384,7 @@ class _StageOutput:
                 suggestion = "order by it here, or in a stage before: with { …, bm25(…) as score } order { score }"
                 raise self.lowering.refusal(message, operand.span, suggestion=suggestion)
             if is_grouped and all(item.operand.expression != operand.expression for item in self.stage.projections):
-                message = "beside an aggregate, a value must be a group key"
+                message = "together with an aggregate, a value must be a group key"
                 raise self.lowering.refusal(message, operand.span, suggestion="return it by itself too")
         elif isinstance(operand.expression, ast.Aggregate):
             for part in _parts(operand):

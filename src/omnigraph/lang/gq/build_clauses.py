@@ -102,7 +102,7 @@ class ClauseBuilder(ExpressionBuilder):
         left, op, right, where = children
         word = _EDGE_WORDS.get(str(op))
         if word is None or not isinstance(left, Variable) or not isinstance(right, Variable):
-            message = "'where' stands behind a traversal, not behind a condition"
+            message = "'where' belongs after a traversal, not after a condition"
             raise SyntaxFinding(message, where.span, suggestion=_word_hint("where"))
         edge = Ident(text=word, span=token_span(op))
         return Traversal(source=left, edge=edge, destination=right, where=where, span=span_of(left, where))

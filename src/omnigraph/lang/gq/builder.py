@@ -153,7 +153,7 @@ class TreeBuilder(ClauseBuilder):
         found: dict[str, str] = {}
         for name, text, span in children:
             if name in found:
-                raise SyntaxFinding(f"annotation '{name}' is given twice", span, suggestion="keep one of them")
+                raise SyntaxFinding(f"annotation '{name}' occurs twice", span, suggestion="keep one of them")
             found[name] = text
         return found
 
@@ -186,7 +186,7 @@ class TreeBuilder(ClauseBuilder):
         first = returned.items[0]
         if not stages and first.expression == AliasRef(name="distinct") and first.alias is None:
             suggestion = "write 'return distinct { … }'"
-            raise SyntaxFinding("'distinct' stands before the braces", first.span, suggestion=suggestion)
+            raise SyntaxFinding("'distinct' belongs before the braces", first.span, suggestion=suggestion)
         match, found = opening.items, []
         for stage, following in stages:
             found.append(replace(stage, match=match))
@@ -260,7 +260,7 @@ class TreeBuilder(ClauseBuilder):
     def projection(self, children: list[Any]) -> Projection:
         expression, keyword, alias = children
         if keyword is not None and isinstance(expression, AllProperties):
-            msg = f"'${expression.variable.name}.*' stands for several columns and takes no alias"
+            msg = f"'${expression.variable.name}.*' returns several columns and takes no alias"
             raise SyntaxFinding(msg, span_of(keyword, alias), suggestion=f"remove 'as {alias.text}'")
         return Projection(expression=expression, alias=alias, span=span_of(expression, alias or expression))
 

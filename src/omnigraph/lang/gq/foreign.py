@@ -30,7 +30,7 @@ _WORDS = {
     "select": "write 'match { … } return { … }'",
     "skip": "write 'offset'",
     "unwind": "write 'each $item in …'",
-    "where": "in a match, a condition is a clause of its own: write '$p.age > 30'",
+    "where": "in a match, write the condition without 'where': '$p.age > 30'",
 }
 
 # Statements and clauses with which a text of another language begins.
@@ -98,7 +98,7 @@ def _mark_hint(found: str, before: str, accepted: AbstractSet[str]) -> str | Non
     if found == "," and "OPTIONAL" in accepted:
         return "remove it: clauses are separated by spaces or line breaks"
     if found == "*" and {"VBAR", "VARIABLE"} <= accepted:
-        return "write the bounds of a walk as '{1,3}'"
+        return "write hop bounds as '{1,3}'"
     return None
 
 

@@ -36,16 +36,19 @@ TargetBranch = Annotated[str, msgspec.Meta(description="The branch to merge into
 Way = Annotated[
     Literal["ours", "theirs", "properties"] | None,
     msgspec.Meta(
-        description="How to decide rows that both sides changed: keep the target's, take the source's, or property by "
-        "property. Left out, they are conflicts."
+        description=(
+            "How to resolve rows that both sides changed: ours keeps those of the target, theirs "
+            "takes those of the source, properties decides by property. By default they are "
+            "conflicts."
+        )
     ),
 ]
 
 
 class BranchList(Arguments, kw_only=True, frozen=True):
-    """What ``branch_list`` takes."""
+    """Arguments of ``branch_list``."""
 
-    text: Annotated[str, msgspec.Meta(description="Only branches whose name holds this text.")] = ""
+    text: Annotated[str, msgspec.Meta(description="Only branches whose name contains this text.")] = ""
 
 
 class ListedBranch(Answer, kw_only=True, frozen=True):
@@ -68,12 +71,13 @@ class ListedBranches(Answer, kw_only=True, frozen=True):
 
 
 class BranchCreate(Arguments, kw_only=True, frozen=True):
-    """What ``branch_create`` takes."""
+    """Arguments of ``branch_create``."""
 
     name: Annotated[str, msgspec.Meta(description="The name, such as agents/planner/fix-titles.")]
-    source: Annotated[str | None, msgspec.Meta(description="The branch it begins at; usually main if not given.")] = (
-        None
-    )
+    source: Annotated[
+        str | None,
+        msgspec.Meta(description="The branch to start from; the branch of the server by default, usually main."),
+    ] = None
     as_of: AsOf = None
 
 
@@ -85,22 +89,22 @@ class CreatedBranch(Answer, kw_only=True, frozen=True):
 
 
 class Diff(Arguments, kw_only=True, frozen=True):
-    """What ``diff`` takes."""
+    """Arguments of ``diff``."""
 
     before: StateName
     after: StateName
-    types: Annotated[tuple[str, ...], msgspec.Meta(description="Only types of these names.")] = ()
+    types: Annotated[tuple[str, ...], msgspec.Meta(description="Only these types.")] = ()
     ops: tuple[Literal["insert", "update", "delete"], ...] = ()
-    ids: Annotated[tuple[str, ...], msgspec.Meta(description="Only entities of these ids.")] = ()
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_CHANGES, description="How many changes at most.")] = 100
+    ids: Annotated[tuple[str, ...], msgspec.Meta(description="Only entities with these ids.")] = ()
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_CHANGES, description="Maximum number of changes.")] = 100
     max_bytes: MaxBytes = DEFAULT_BYTES
     continuation: Annotated[
-        str | None, msgspec.Meta(description="The continuation of the answer before, with the same other arguments.")
+        str | None, msgspec.Meta(description="The continuation of the previous answer; send the same other arguments.")
     ] = None
 
 
 class Difference(Answer, kw_only=True, frozen=True):
-    """What is different, and the counts by type on the first page."""
+    """A page of changes; the first one has the counts by type."""
 
     before: str
     after: str
@@ -111,7 +115,7 @@ class Difference(Answer, kw_only=True, frozen=True):
 
 
 class MergePreview(Arguments, kw_only=True, frozen=True):
-    """What ``merge_preview`` takes."""
+    """Arguments of ``merge_preview``."""
 
     source: SourceBranch
     target: TargetBranch = "main"
@@ -119,7 +123,7 @@ class MergePreview(Arguments, kw_only=True, frozen=True):
 
 
 class PreviewedMerge(Answer, kw_only=True, frozen=True):
-    """What a merge would do with the branches as they are."""
+    """Expected result of a merge of the current branches."""
 
     source: str
     target: str
@@ -135,18 +139,18 @@ class PreviewedMerge(Answer, kw_only=True, frozen=True):
 
 
 class Merge(Arguments, kw_only=True, frozen=True):
-    """What ``merge`` takes."""
+    """Arguments of ``merge``."""
 
     source: SourceBranch
     target: TargetBranch = "main"
     resolve: Way = None
-    message: Annotated[str | None, msgspec.Meta(description="What the commit says.")] = None
+    message: Annotated[str | None, msgspec.Meta(description="The commit message.")] = None
     expected_head: Annotated[str | None, msgspec.Meta(description="Merge only if the target is at this commit.")] = None
     idempotency_key: IdempotencyKey = None
 
 
 class Merged(Answer, kw_only=True, frozen=True):
-    """What a merge did. ``commit`` is null if the target had everything already."""
+    """Result of a merge. ``commit`` is null if the target had everything already."""
 
     source: str
     target: str
@@ -198,7 +202,7 @@ def compare(call: ToolCall, given: Diff) -> Difference:
     else:
         place = decode_token(given.continuation)
         if not isinstance(place, DiffPlace):
-            raise ContinuationError("invalid continuation: it is none of a difference")
+            raise ContinuationError("invalid continuation: it belongs to another tool")
         before, after = place.before, place.after
     request = DiffPageRequest(
         before=before,
@@ -312,7 +316,7 @@ TOOLS = (
     Tool(
         name="branch_list",
         title="List branches",
-        description="List the branches, where each began, and how far it is ahead and behind.",
+        description="List the branches, with the parent of each and how far it is ahead of and behind it.",
         arguments=BranchList,
         answer=ListedBranches,
         run=list_branches,
@@ -329,7 +333,7 @@ TOOLS = (
     Tool(
         name="diff",
         title="Compare two states",
-        description="Show what differs between two states: counts by type, then the changes page by page.",
+        description="Show the differences between two states: counts by type, then the changes page by page.",
         arguments=Diff,
         answer=Difference,
         run=compare,
@@ -337,7 +341,7 @@ TOOLS = (
     Tool(
         name="merge_preview",
         title="Preview a merge",
-        description="Say what a merge would change and which conflicts it has. Nothing is written.",
+        description="Show the changes and the conflicts of a merge. Nothing is written.",
         arguments=MergePreview,
         answer=PreviewedMerge,
         run=preview_merge,
@@ -346,8 +350,8 @@ TOOLS = (
         name="merge",
         title="Merge a branch",
         description=(
-            "Bring everything that a branch changed into another one, as one commit. A merge into a protected branch "
-            "asks a person first."
+            "Merge the changes of a branch into another one, as one commit. A merge into a "
+            "protected branch needs the consent of a person."
         ),
         arguments=Merge,
         answer=Merged,

@@ -19,14 +19,14 @@ _MOST_CHANGES = 1000
 
 
 class Log(Arguments, kw_only=True, frozen=True):
-    """What ``log`` takes."""
+    """Arguments of ``log``."""
 
     branch: BranchToRead = None
     as_of: AsOf = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COMMITS, description="How many commits at most.")] = 20
-    actor: Annotated[str | None, msgspec.Meta(description="Only commits of this actor.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COMMITS, description="Maximum number of commits.")] = 20
+    actor: Annotated[str | None, msgspec.Meta(description="Only commits by this actor.")] = None
     type: Annotated[str | None, msgspec.Meta(description="Only commits that changed this type.")] = None
-    continuation: Annotated[str | None, msgspec.Meta(description="The continuation of the answer before.")] = None
+    continuation: Annotated[str | None, msgspec.Meta(description="The continuation of the previous answer.")] = None
 
 
 class Commits(Answer, kw_only=True, frozen=True):
@@ -39,13 +39,13 @@ class Commits(Answer, kw_only=True, frozen=True):
 
 
 class Blame(Arguments, kw_only=True, frozen=True):
-    """What ``blame`` takes."""
+    """Arguments of ``blame``."""
 
     type: TypeName
     id: Annotated[str, msgspec.Meta(description="The id of the entity.")]
     branch: BranchToRead = None
     as_of: AsOf = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COMMITS, description="How many commits at most.")] = 20
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COMMITS, description="Maximum number of commits.")] = 20
 
 
 class Blamed(Answer, kw_only=True, frozen=True):
@@ -55,19 +55,19 @@ class Blamed(Answer, kw_only=True, frozen=True):
 
 
 class ChangesPoll(Arguments, kw_only=True, frozen=True):
-    """What ``changes_poll`` takes."""
+    """Arguments of ``changes_poll``."""
 
     cursor: Annotated[
         str | None,
-        msgspec.Meta(description="The cursor of the answer before; left out, the feed begins at start."),
+        msgspec.Meta(description="The cursor of the previous answer; without it, the feed begins at start."),
     ] = None
-    start: Annotated[
-        str, msgspec.Meta(description="Where to begin without a cursor: now, beginning, or after:COMMIT.")
-    ] = "now"
+    start: Annotated[str, msgspec.Meta(description="The start without a cursor: now, beginning or after:COMMIT.")] = (
+        "now"
+    )
     branch: BranchToRead = None
-    types: Annotated[tuple[str, ...], msgspec.Meta(description="Only types of these names.")] = ()
+    types: Annotated[tuple[str, ...], msgspec.Meta(description="Only these types.")] = ()
     ops: tuple[Literal["insert", "update", "delete"], ...] = ()
-    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_CHANGES, description="How many changes at most.")] = 100
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_CHANGES, description="Maximum number of changes.")] = 100
     max_bytes: MaxBytes = DEFAULT_BYTES
 
 
@@ -182,8 +182,8 @@ TOOLS = (
         name="changes_poll",
         title="Poll for changes",
         description=(
-            "Return what was changed on a branch since the cursor of the last call, oldest first. Call it once with "
-            "start now, keep the cursor, and call it again later."
+            "Return the changes of a branch since the cursor of the previous call, oldest first. "
+            "Call it once with start now, save the cursor, and pass it to the next call."
         ),
         arguments=ChangesPoll,
         answer=Changes,

@@ -29,14 +29,14 @@ QueryText = Annotated[
     str,
     msgspec.Meta(description="The text of the query, such as: query q() { match { $p: Person } return { $p.name } }"),
 ]
-QueryName = Annotated[str | None, msgspec.Meta(description="Which query to run, if the text holds several.")]
+QueryName = Annotated[str | None, msgspec.Meta(description="The query to run, if the text has several.")]
 QueryParams = Annotated[
     dict[str, Any] | None, msgspec.Meta(description="The parameters by name, without the $ sign, as JSON values.")
 ]
 
 
 class Query(Arguments, kw_only=True, frozen=True):
-    """What ``query`` takes."""
+    """Arguments of ``query``."""
 
     text: QueryText
     params: QueryParams = None
@@ -61,7 +61,7 @@ class Rows(Answer, kw_only=True, frozen=True):
 
 
 class Explain(Arguments, kw_only=True, frozen=True):
-    """What ``explain`` takes."""
+    """Arguments of ``explain``."""
 
     text: QueryText
     params: QueryParams = None
@@ -188,8 +188,8 @@ TOOLS = (
         title="Query the graph",
         description=(
             "Run a read written in gq and return its rows from one snapshot. Read the resource omnigraph://guide for "
-            "the language. Answers are cut at max_rows and max_bytes; pass the continuation back with the same text "
-            "and params to go on in the same snapshot."
+            "the language. Answers end at max_rows and max_bytes; send the continuation with the "
+            "same text and params to get the next rows of the same snapshot."
         ),
         arguments=Query,
         answer=Rows,
@@ -198,7 +198,9 @@ TOOLS = (
     Tool(
         name="explain",
         title="Explain a query",
-        description="Show the plan of a query, with the expected rows of each step. It is not run unless run is true.",
+        description=(
+            "Show the plan of a query, with the expected rows of each step. The query runs only if run is true."
+        ),
         arguments=Explain,
         answer=Explained,
         run=explain_query,

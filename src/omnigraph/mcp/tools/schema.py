@@ -20,7 +20,7 @@ MOST_TYPES = 100
 _MOST_NAMES = 12
 
 BranchToRead = Annotated[
-    str | None, msgspec.Meta(description="The branch to read; that of the server, usually main, if not given.")
+    str | None, msgspec.Meta(description="The branch to read; the branch of the server by default, usually main.")
 ]
 AsOf = Annotated[
     str | None,
@@ -29,12 +29,15 @@ AsOf = Annotated[
     ),
 ]
 TypeName = Annotated[
-    str, msgspec.Meta(description="The type: Person, or node:Person and edge:Knows to tell two apart.")
+    str,
+    msgspec.Meta(
+        description="The type: Person, or node:Person and edge:Knows if a node type and an edge type share a name."
+    ),
 ]
 
 
 class SchemaSearch(Arguments, kw_only=True, frozen=True):
-    """What ``schema_search`` takes."""
+    """Arguments of ``schema_search``."""
 
     text: Annotated[
         str,
@@ -43,7 +46,7 @@ class SchemaSearch(Arguments, kw_only=True, frozen=True):
     kind: Annotated[
         Literal["node", "edge"] | None, msgspec.Meta(description="Only node types, or only edge types.")
     ] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_TYPES, description="How many types at most.")] = 20
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_TYPES, description="Maximum number of types.")] = 20
     branch: BranchToRead = None
     as_of: AsOf = None
 
@@ -71,7 +74,7 @@ class FoundTypes(Answer, kw_only=True, frozen=True):
 
 
 class DescribeType(Arguments, kw_only=True, frozen=True):
-    """What ``describe_type`` takes."""
+    """Arguments of ``describe_type``."""
 
     name: TypeName
     branch: BranchToRead = None
@@ -304,8 +307,8 @@ TOOLS = (
         name="schema_search",
         title="Search the schema",
         description=(
-            "Find node and edge types by words in their names, properties and descriptions. Start here in a graph that "
-            "you do not know; then use describe_type."
+            "Find node and edge types by words in their names, properties and descriptions. "
+            "Start here in an unknown graph, then use describe_type."
         ),
         arguments=SchemaSearch,
         answer=FoundTypes,
@@ -315,7 +318,7 @@ TOOLS = (
         name="describe_type",
         title="Describe a type",
         description=(
-            "Show the properties, keys, rules and edges of one type, how many entities it has, and an example query."
+            "Show the properties, keys, rules and edges of one type, its number of entities, and an example query."
         ),
         arguments=DescribeType,
         answer=DescribedType,

@@ -24,9 +24,9 @@ _PREFIX = "stored_"
 
 
 class StoredList(Arguments, kw_only=True, frozen=True):
-    """What ``stored_query_list`` takes."""
+    """Arguments of ``stored_query_list``."""
 
-    text: Annotated[str, msgspec.Meta(description="Only queries whose name or description holds this text.")] = ""
+    text: Annotated[str, msgspec.Meta(description="Only queries whose name or description contains this text.")] = ""
 
 
 class ListedQuery(Answer, kw_only=True, frozen=True):
@@ -46,7 +46,7 @@ class ListedQueries(Answer, kw_only=True, frozen=True):
 
 
 class ReadInvocation(Arguments, kw_only=True, frozen=True):
-    """What a stored read takes as a tool of its own."""
+    """Arguments of a stored read that is a tool."""
 
     params: QueryParams = None
     branch: BranchToRead = None
@@ -57,19 +57,19 @@ class ReadInvocation(Arguments, kw_only=True, frozen=True):
 
 
 class StoredRun(ReadInvocation, kw_only=True, frozen=True):
-    """What ``stored_query_run`` takes."""
+    """Arguments of ``stored_query_run``."""
 
     name: StoredName
 
 
 class WriteInvocation(Write, kw_only=True, frozen=True):
-    """What a stored mutation takes as a tool of its own."""
+    """Arguments of a stored mutation that is a tool."""
 
     params: QueryParams = None
 
 
 class StoredChange(WriteInvocation, kw_only=True, frozen=True):
-    """What ``stored_query_change`` takes."""
+    """Arguments of ``stored_query_change``."""
 
     name: StoredName
 
@@ -274,7 +274,9 @@ TOOLS = (
     Tool(
         name="stored_query_list",
         title="List stored queries",
-        description="List the queries that the operator has stored, with their parameters. Prefer them to your own.",
+        description=(
+            "List the stored queries of the operator, with their parameters. Prefer them to queries of your own."
+        ),
         arguments=StoredList,
         answer=ListedQueries,
         run=list_queries,
@@ -282,7 +284,7 @@ TOOLS = (
     Tool(
         name="stored_query_run",
         title="Run a stored read",
-        description="Run a stored query that reads, by its name. Answers are cut and go on as those of query.",
+        description="Run a stored read by its name. Answers have continuations, as those of query.",
         arguments=StoredRun,
         answer=Rows,
         run=run_stored,
@@ -290,7 +292,7 @@ TOOLS = (
     Tool(
         name="stored_query_change",
         title="Run a stored mutation",
-        description="Run a stored query that changes the graph, by its name, on a branch as mutate does.",
+        description="Run a stored mutation by its name, on a branch as mutate does.",
         arguments=StoredChange,
         answer=Written,
         run=change_stored,

@@ -22,13 +22,13 @@ _MOST_RECORDS = 10_000
 _MOST_BYTES = 8 << 20
 _MOST_RETURNED = 100
 _FRESH = (
-    " Without a branch it writes to a fresh branch of yours and says how to review and merge it; main stays as it is."
-    " A write to a protected branch asks a person first."
+    " Without a branch it creates a new branch, writes to it, and returns the calls that review and "
+    "merge it; main does not change. A write to a protected branch needs the consent of a person."
 )
 
 
 class Mutate(Write, kw_only=True, frozen=True):
-    """What ``mutate`` takes."""
+    """Arguments of ``mutate``."""
 
     text: QueryText
     params: QueryParams = None
@@ -40,7 +40,7 @@ class Mutate(Write, kw_only=True, frozen=True):
 
 
 class Written(Answer, kw_only=True, frozen=True):
-    """What a write did. ``commit`` is null if there was nothing to change."""
+    """Result of a write. ``commit`` is null if there was nothing to change."""
 
     branch: str
     branch_created: bool
@@ -56,7 +56,7 @@ class Written(Answer, kw_only=True, frozen=True):
 
 
 class Load(Write, kw_only=True, frozen=True):
-    """What ``load`` takes."""
+    """Arguments of ``load``."""
 
     records: Annotated[
         list[dict[str, Any]],
@@ -73,11 +73,11 @@ class Load(Write, kw_only=True, frozen=True):
         Literal["append", "merge"],
         msgspec.Meta(description="append refuses ids that exist, merge replaces their rows."),
     ] = "merge"
-    patch: Annotated[bool, msgspec.Meta(description="With merge, change only the properties that are given.")] = False
+    patch: Annotated[bool, msgspec.Meta(description="With merge, change only the properties in the records.")] = False
 
 
 class Loaded(Answer, kw_only=True, frozen=True):
-    """What a load did: how many records of each type."""
+    """Result of a load: the number of records of each type."""
 
     branch: str
     branch_created: bool
@@ -138,7 +138,7 @@ def written(call: ToolCall, place: Place, done: MutationResult) -> Written:
 
 def _cut(rows: Sequence[Any]) -> list[str]:
     rest = len(rows) - _MOST_RETURNED
-    return [f"{rest} more rows are returned by the mutation than are shown"] if rest > 0 else []
+    return [f"the mutation returned {rest} more rows than this answer has"] if rest > 0 else []
 
 
 def ask_about_load(call: ToolCall, given: Load) -> Question | None:
@@ -200,7 +200,7 @@ TOOLS = (
     Tool(
         name="load",
         title="Load records",
-        description=f"Write nodes and edges given as JSON records as one commit, or none of them.{_FRESH}",
+        description=f"Write nodes and edges, as JSON records, in one commit: all of them or none.{_FRESH}",
         arguments=Load,
         answer=Loaded,
         run=load,

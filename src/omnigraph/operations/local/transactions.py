@@ -135,7 +135,7 @@ def _find(graph: OpenGraph, name: str) -> GraphTransaction:
     check_text("transaction", name)
     found = graph.transactions.get(name)
     if found is None:
-        details = BadValue(what="transaction", value=name, expected="one that is open")
+        details = BadValue(what="transaction", value=name, expected="an open transaction")
         raise TransactionEndedError(f"there is no open transaction '{name}'", details=details)
     return found
 
@@ -178,7 +178,7 @@ def _mutate(
 
 def _load(graph: OpenGraph, transaction: GraphTransaction, call: LoadRequest, attached: Attachments) -> LoadResult:
     if call.batch is not None:
-        details = BadValue(what="batch", value=str(call.batch), expected="a load of its own")
+        details = BadValue(what="batch", value=str(call.batch), expected="a separate load")
         raise UsageError("a load inside a transaction cannot be a batch of a stream", details=details)
 
     def read(held: ExitStack) -> SpooledRows:

@@ -78,7 +78,7 @@ class UploadFolder:
         """
         _check_count(len(self._files) + 1)
         if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME or name in self._files:
-            expected = f"a name of its own with 1 to {_LONGEST_NAME} printable characters"
+            expected = f"a unique name with 1 to {_LONGEST_NAME} printable characters"
             details = BadValue(what="file", value=ascii(name)[:100], expected=expected)
             raise UsageError("a file of the request cannot have its name", details=details)
         path = self.path / str(len(self._files))
@@ -248,8 +248,8 @@ class ReceivedFiles:
         elif isinstance(self._request, LoadRequest) and self._request.errors_to is not None and name == _ERRORS:
             self._sink = self._open.enter_context(Path(self._request.errors_to).open("wb"))  # noqa: SIM115 - end closes it
         else:
-            details = FormatMismatch(what="response", expected="files that were asked for", found=name[:64])
-            raise ServerIncompatibleError("the response holds a file that was not asked for", details=details)
+            details = FormatMismatch(what="response", expected="files that were requested", found=name[:64])
+            raise ServerIncompatibleError("the response contains a file that was not requested", details=details)
 
     def write(self, data: bytes) -> None:
         """Take bytes of the file."""

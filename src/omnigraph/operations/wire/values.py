@@ -172,8 +172,10 @@ def _decode_items(items: list[Any], hooks: Mapping[str, Hook] | None) -> list[An
 
 
 def _unreadable(name: str) -> ServerIncompatibleError:
-    details = FormatMismatch(what="response", expected="values that this version knows", found=str(name)[:64])
-    return ServerIncompatibleError(f"the response holds '{str(name)[:64]}', which cannot be read", details=details)
+    details = FormatMismatch(what="response", expected="values that this version supports", found=str(name)[:64])
+    return ServerIncompatibleError(
+        f"the response contains '{str(name)[:64]}', which this version cannot read", details=details
+    )
 
 
 def _catalog(text: str, _: object) -> Any:

@@ -105,7 +105,7 @@ class _Looking:
                 return made
             if not is_frame(made):
                 return step_mistake(
-                    step, f"{kind_of(step)} '{step.name}' returns no DataFrame but {type(made).__name__}"
+                    step, f"{kind_of(step)} '{step.name}' must return a DataFrame, not {type(made).__name__}"
                 )
             return self._emptied(step, made)
         if isinstance(step, SourceStep):
@@ -200,7 +200,7 @@ class _Looking:
             if name not in given and name not in ENDS:
                 what = f"the key of {owner.name}" if name in key else f"which {owner.name} requires"
                 hint = near_name(name, _unknown_columns(step, owner, columns)) or f"add a column {name}, or set it"
-                yield step_mistake(step, f"'{step.name}' gives no '{name}', {what}", hint)
+                yield step_mistake(step, f"'{step.name}' has no column '{name}', {what}", hint)
 
     def _misfits(
         self, step: TypeStep, owner: NodeType | EdgeType, target: str, text: str, frame: Any, *, key: str
@@ -241,8 +241,8 @@ class _Looking:
             found = [name for name in spellings if name in columns.names]
             # Deletes by id do without ends; whether a row is one stands in the row.
             if not found and OP not in columns.names:
-                hint = f"add a column {spellings[0]}, or give {side}"
-                yield step_mistake(step, f"'{step.name}' gives no '{spellings[0]}', an end of {owner.name}", hint)
+                hint = f"add a column {spellings[0]}, or set {side}"
+                yield step_mistake(step, f"'{step.name}' has no column '{spellings[0]}', an end of {owner.name}", hint)
             for name in found[:1]:
                 yield from self._misfit(step, owner, side, columns.field(name).type, f"column '{name}'", key="")
             return
@@ -263,7 +263,7 @@ class _Looking:
             yield step_mistake(step, f"its records have a column '{CANONICAL}' already", "leave it out of them")
         for key, name in (("id", step.id_column), *(("compare", one[0]) for one in step.comparisons)):
             if name not in columns.names:
-                hint = near_name(name, columns.names) or f"there is {', '.join(columns.names)}"
+                hint = near_name(name, columns.names) or f"its columns are {', '.join(columns.names)}"
                 yield step_mistake(step, f"column '{name}' does not exist", hint, key=key)
         for name, method, _ in step.comparisons:
             if name in columns.names:
@@ -294,7 +294,7 @@ class _Looking:
         if users:
             compared = {column for column, _, _ in step.comparisons}
             others = [name for name in columns.names if name not in compared and name.lower() not in blocking]
-            yield from unstored(step, records, others, used_by=f"is given to '{users[0]}'")
+            yield from unstored(step, records, others, used_by=f"is passed to '{users[0]}'")
 
 
 def _explained(problem: BaseException) -> tuple[str, str | None] | None:
@@ -307,12 +307,14 @@ def _source_mistakes(step: SourceStep, columns: pa.Schema) -> Iterator[Mistake]:
         return
     name = step.incremental.column
     if name not in columns.names:
-        hint = near_name(name, columns.names) or f"there is {', '.join(columns.names)}"
-        yield step_mistake(step, f"source '{step.name}' has no column '{name}' to go by", hint, key="incremental")
+        hint = near_name(name, columns.names) or f"its columns are {', '.join(columns.names)}"
+        yield step_mistake(
+            step, f"source '{step.name}' has no column '{name}' for incremental reads", hint, key="incremental"
+        )
         return
     kind = columns.field(name).type
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
-        yield step_mistake(step, f"column '{name}' is {kind}, which does not grow", key="incremental")
+        yield step_mistake(step, f"column '{name}' is {kind}, which has no increasing order", key="incremental")
 
 
 def _known_columns(owner: NodeType | EdgeType) -> set[str]:
@@ -334,7 +336,7 @@ def _unused(step: TypeStep, owner: NodeType | EdgeType, columns: pa.Schema) -> I
     for name in _unknown_columns(step, owner, columns) if is_chosen else ():
         missing = [prop.name for prop in owner.properties if prop.name not in columns.names]
         hint = near_name(name, missing) or "leave it out, or use it in an expression"
-        yield step_mistake(step, f"column '{name}' of '{step.name}' is no property of {owner.name}", hint)
+        yield step_mistake(step, f"column '{name}' of '{step.name}' is not a property of {owner.name}", hint)
     for name in dict.fromkeys(columns.names):
         if columns.names.count(name) > 1:
             yield step_mistake(step, f"two columns of '{step.name}' are called '{name}'")

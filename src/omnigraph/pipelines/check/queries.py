@@ -33,7 +33,7 @@ def _check_mistakes(check: CheckStep, catalog: Catalog) -> Iterator[Mistake]:
             return
         if not isinstance(found, str):
             what = type(found).__name__
-            yield step_mistake(check, f"the function of a check returns the text of a query, not {what}")
+            yield step_mistake(check, f"the function of a check must return the text of a query, not {what}")
             return
         text = found
     if text is not None:
@@ -60,7 +60,7 @@ def _text_mistakes(part: CheckStep | AfterStep, text: str, catalog: Catalog) -> 
         return
     needed = [one.name for one in parameter_types(compiled.decl.parameters) if not one.type.nullable]
     if needed:
-        yield step_mistake(part, f"{key} of '{part.name}' needs ${needed[0]}, and nothing gives it a value", key=key)
+        yield step_mistake(part, f"{key} of '{part.name}' needs a value for ${needed[0]}", key=key)
 
 
 def _algorithm_mistakes(after: AfterStep, catalog: Catalog) -> Iterator[Mistake]:

@@ -33,7 +33,9 @@ def resolution_mistakes(declaration: Declaration, catalog: Catalog, *, is_stream
             before = first.setdefault(member.to_type, step.name)
             if before != step.name:
                 message = f"'{before}' has entities of {member.to_type} already"
-                yield step_mistake(step, message, "make one resolution of them, or use another type", key="same_as")
+                yield step_mistake(
+                    step, message, "combine them into one resolution, or use another type", key="same_as"
+                )
             yield from _member_mistakes(step, member, catalog)
             yield from _entity_mistakes(declaration, step, catalog.nodes[member.to_type])
             yield from _record_mistakes(declaration, step, catalog.nodes[member.from_type])
@@ -90,7 +92,7 @@ def _edge(step: ResolveStep, key: str, catalog: Catalog) -> EdgeType | Mistake |
             step, f"unknown edge type '{name}'", hint or names_hint("edge types", catalog.edges), key=key
         )
     if edge.key != ("src", "dst"):
-        message = f"edges of {name} are found again by their ends, and it has no key of them"
+        message = f"edges of {name} are identified by their ends, but the type has no @key of them"
         return step_mistake(step, message, "add @key(src, dst) to it in the schema", key=key)
     return edge
 
@@ -102,14 +104,14 @@ def _member_mistakes(step: ResolveStep, member: EdgeType, catalog: Catalog) -> I
         yield step_mistake(step, message, "let it lead from records to entities", key="same_as")
         return
     for name in required_of(member):
-        hint = "make it optional, or give it a default in the schema"
+        hint = "make it optional, or add a default in the schema"
         yield step_mistake(
-            step, f"{member.name} requires '{name}', which a resolution does not give", hint, key="same_as"
+            step, f"{member.name} requires '{name}', which a resolution does not set", hint, key="same_as"
         )
     props = [entity.get(name) for name in entity.key or ()]
     is_text = len(props) == 1 and props[0] is not None and props[0].type.is_text and not props[0].type.enum_values
     if not is_text:
-        message = f"{entity.name} needs a key of one text, the canonical id of an entity"
+        message = f"{entity.name} needs a key of one String, the canonical id of an entity"
         yield step_mistake(step, message, f"such as canonical: String @key in {entity.name}", key="same_as")
 
 
@@ -118,12 +120,12 @@ def _entity_mistakes(declaration: Declaration, step: ResolveStep, entity: NodeTy
     if writer is None:
         for name in required_of(entity):
             if name not in (entity.key or ()):
-                message = f"{entity.name} requires '{name}', which a resolution does not give"
+                message = f"{entity.name} requires '{name}', which a resolution does not set"
                 hint = f"declare a node {entity.name} of the rows of '{step.name}', or make it optional in the schema"
                 yield step_mistake(step, message, hint, key="same_as")
         return
     if step.name not in ancestors_of(declaration, writer.name):
-        message = f"'{writer.name}' writes the entities of '{step.name}', and is not made of its rows"
+        message = f"'{writer.name}' writes the entities of '{step.name}' from other rows"
         yield step_mistake(writer, message, f"use '{step.name}' as input, and canonical_id as key", key="input")
     if writer.sequence is not None:
         message = f"the rows of an entity change with its records, so that no sequence orders those of {entity.name}"
@@ -133,7 +135,7 @@ def _entity_mistakes(declaration: Declaration, step: ResolveStep, entity: NodeTy
 def _record_mistakes(declaration: Declaration, step: ResolveStep, records: NodeType) -> Iterator[Mistake]:
     if records.get(step.id_column) is not None and records.key != (step.id_column,):
         key = "no key" if records.key is None else f"the key {', '.join(records.key)}"
-        message = f"'{step.id_column}' is not what tells records apart: {records.name} has {key}"
+        message = f"'{step.id_column}' does not identify records: {records.name} has {key}"
         yield step_mistake(step, message, "name a column with the ids of the nodes", key="id")
         return
     writer = writer_of(declaration, records.name)
@@ -143,7 +145,7 @@ def _record_mistakes(declaration: Declaration, step: ResolveStep, records: NodeT
     made_of = (writer.key or writer.set.get(records.key[0]) or records.key[0]).strip()
     if shares_rows and made_of.strip("`") != step.id_column:
         message = f"'{step.id_column}' is not the id of a {records.name}: '{writer.name}' makes it of {made_of}"
-        yield step_mistake(step, message, "give records that id as a column in a view, and name it", key="id")
+        yield step_mistake(step, message, "add that id as a column in a view, and name the column", key="id")
 
 
 def _partial_mistakes(declaration: Declaration, step: ResolveStep, records: NodeType) -> Iterator[Mistake]:
@@ -156,13 +158,16 @@ def _partial_mistakes(declaration: Declaration, step: ResolveStep, records: Node
     for name, text in writer.set.items():
         used = "is compared" if name in compared else "makes blocks" if name.lower() in blocking else None
         if used is not None and text.strip().strip("`") != name:
-            message = f"column '{name}' {used}, but is stored as {text}, so that new records would meet other values"
-            yield step_mistake(step, message, "make the value in a view before both", key="compare")
+            message = (
+                f"column '{name}' {used}, but is stored as {text}, so new records would be compared "
+                "with different values"
+            )
+            yield step_mistake(step, message, "compute the value in a view before both", key="compare")
     for key, is_given in (("deletes", writer.deletes is not None), ("mode", writer.mode == "overwrite")):
         if is_given:
             message = (
-                f"'{writer.name}' removes records, which '{step.name}' would still find stored, "
-                "because a source of theirs is read incrementally"
+                f"'{writer.name}' removes records, but '{step.name}' would still read them from the "
+                "graph, because one of their sources is incremental"
             )
             hint = "read the source as a whole, or delete them with removes_missing in a full refresh"
             yield step_mistake(writer, message, hint, key=key)
@@ -177,7 +182,7 @@ def _pair_mistakes(step: ResolveStep, pair: EdgeType, member: EdgeType) -> Itera
     decision = pair.get(DECISION)
     words = None if decision is None else decision.type.enum_values
     if decision is None or not decision.type.is_text or not (words is None or set(DECISIONS) <= set(words)):
-        message = f"{pair.name} has no text '{DECISION}', which says what was decided"
+        message = f"{pair.name} has no String property '{DECISION}' for decisions"
         yield step_mistake(step, message, f"add {DECISION}: String to it in the schema", key="evidence")
     scores = {SCORE, *(f"{SCORE}_{column}" for column, _, _ in step.comparisons)}
     for prop in pair.properties:
@@ -186,7 +191,7 @@ def _pair_mistakes(step: ResolveStep, pair: EdgeType, member: EdgeType) -> Itera
             yield step_mistake(step, message, f"use {prop.name}: F64?", key="evidence")
     for name in required_of(pair):
         if name not in scores and name != DECISION:
-            hint = "make it optional, or give it a default in the schema"
+            hint = "make it optional, or add a default in the schema"
             yield step_mistake(
-                step, f"{pair.name} requires '{name}', which a resolution does not give", hint, key="evidence"
+                step, f"{pair.name} requires '{name}', which a resolution does not set", hint, key="evidence"
             )

@@ -48,7 +48,7 @@ def _source_mistakes(source: SourceStep) -> Iterator[Mistake]:
         yield step_mistake(source, f"a source of format {form} needs a path")
     if isinstance(source.incremental, ByFiles) and not source.paths and (form is None or form in _FORMATS):
         why = "a function" if source.function is not None else f"format {form}"
-        hint = "give format and path, or the column that grows"
+        hint = "set format and path, or an incremental column"
         yield step_mistake(source, f"incremental by files needs a path, and {why} has none", hint, key="incremental")
 
 
@@ -75,14 +75,14 @@ def _expectation_mistakes(step: TypeStep) -> Iterator[Mistake]:
     for one in step.expect:
         place = one.place or step.place
         if one.name in seen:
-            yield mistake_at(place, f"two expectations are called '{one.name}'", step=step.name)
+            yield mistake_at(place, f"two expectations have the name '{one.name}'", step=step.name)
         seen.add(one.name)
         flaw = flaw_of(one.condition)
         if flaw is not None:
             message = f"the condition of '{one.name}' does not parse: {flaw}: {one.condition}"
             yield mistake_at(place, message, step=step.name)
         if one.outcome == "fail" and one.max_ratio is not None:
-            message = f"'{one.name}' fails at the first row, so that max_ratio means nothing"
+            message = f"'{one.name}' fails at the first row, so max_ratio has no effect"
             yield mistake_at(place, message, step=step.name, hint="leave it out, or use warn")
 
 
@@ -90,30 +90,30 @@ def _combination_mistakes(step: TypeStep) -> Iterator[Mistake]:
     is_log = step.mode in {"merge", "patch"}
     for what in ("deletes", "sequence"):
         if getattr(step, what) is not None and not is_log:
-            yield step_mistake(step, f"{what} makes no sense with mode {step.mode}", "use merge or patch", key=what)
+            yield step_mistake(step, f"{what} has no effect with mode {step.mode}", "use merge or patch", key=what)
     if step.dedupe is not None and step.sequence is not None:
         yield step_mistake(
             step,
-            "dedupe makes no sense with sequence, which keeps the greatest row of a key",
+            "dedupe cannot be combined with sequence, which keeps the greatest row of a key",
             "leave out one",
             key="dedupe",
         )
     if step.removes_missing and step.mode == "overwrite":
         yield step_mistake(
             step,
-            "removes_missing makes no sense with mode overwrite, which removes them in every run",
+            "removes_missing has no effect with mode overwrite, which removes them in every run",
             key="removes_missing",
         )
     if step.removes_missing and step.mode in {"append", "patch"}:
         yield step_mistake(
-            step, f"removes_missing makes no sense with mode {step.mode}", "use merge", key="removes_missing"
+            step, f"removes_missing cannot be combined with mode {step.mode}", "use merge", key="removes_missing"
         )
     deletes = step.deletes is not None or step.removes_missing or step.mode == "overwrite"
     if step.on_delete == "refuse" and not deletes:
         yield step_mistake(
             step,
-            "on_delete makes no sense in a step that deletes nothing",
-            "give deletes, or leave it out",
+            "on_delete has no effect in a step that deletes nothing",
+            "set deletes, or leave it out",
             key="on_delete",
         )
 
@@ -130,7 +130,7 @@ def _shared_types(declaration: Declaration) -> Iterator[Mistake]:
     for step in declaration.types:
         before = first.setdefault((step.kind, step.type_name), step.name)
         if before != step.name:
-            hint = "make one step of them, with a view that unites their rows"
+            hint = "combine them into one step, with a view that unites their rows"
             if "." in before:
                 hint = "leave the step out: a resolution writes all edges of the type"
             yield step_mistake(step, f"'{before}' writes {step.type_name} already", hint, key="type")
@@ -139,7 +139,7 @@ def _shared_types(declaration: Declaration) -> Iterator[Mistake]:
 def _resolve_mistakes(step: ResolveStep) -> Iterator[Mistake]:
     if step.evidence is not None and step.same_as is None:
         hint = "name the edge type from records to entities in same_as"
-        yield step_mistake(step, "evidence is kept for entities that are kept as well", hint, key="evidence")
+        yield step_mistake(step, "evidence needs same_as: it is stored for stored entities", hint, key="evidence")
     if not step.blocking:
         yield step_mistake(
             step, f"resolve '{step.name}' needs blocking", "expressions; records that agree in one are compared"
@@ -163,7 +163,7 @@ def _comparison_mistakes(step: ResolveStep) -> Iterator[Mistake]:
             yield step_mistake(step, f"compare has '{column}' twice", "a column is compared in one way", key="compare")
     for column, method, weight in step.comparisons:
         if method not in known:
-            hint = near_name(method, known) or f"known are {', '.join(known)}"
+            hint = near_name(method, known) or f"known methods: {', '.join(known)}"
             yield step_mistake(step, f"unknown method '{method}' to compare '{column}'", hint, key="compare")
         if weight <= 0:
             yield step_mistake(step, f"the weight of '{column}' must be greater than 0, not {weight:g}", key="compare")

@@ -68,7 +68,7 @@ def _property_mistakes(step: TypeStep, owner: NodeType | EdgeType) -> Iterator[M
         if name in {"id", "from", "to", "src", "dst"} and owner.get(name) is None:
             instead = "key" if name == "id" else "src" if name in {"from", "src"} else "dst"
             if name == "id" or isinstance(owner, EdgeType):
-                yield step_mistake(step, f"'{name}' is no property of {owner.name}", f"use {instead}", key=key)
+                yield step_mistake(step, f"'{name}' is not a property of {owner.name}", f"use {instead}", key=key)
                 continue
         if owner.get(name) is None:
             hint = near_name(name, known) or names_hint("properties", known)
@@ -78,8 +78,8 @@ def _property_mistakes(step: TypeStep, owner: NodeType | EdgeType) -> Iterator[M
 def _key_mistakes(step: TypeStep, owner: NodeType | EdgeType) -> Iterator[Mistake]:
     if owner.key is None:
         if isinstance(owner, NodeType) and step.key is None and step.mode != "append":
-            hint = "give key, an expression that is unique for an entity; or add @key to the schema"
-            yield step_mistake(step, f"{owner.name} has no key in the schema, and '{step.name}' gives none", hint)
+            hint = "set key to an expression that is unique for an entity, or add @key to the schema"
+            yield step_mistake(step, f"{owner.name} has no key in the schema, and '{step.name}' sets none", hint)
         return
     if step.key is None:
         return
@@ -88,7 +88,7 @@ def _key_mistakes(step: TypeStep, owner: NodeType | EdgeType) -> Iterator[Mistak
         hint = f"leave it out; the key follows from {listed}"
         yield step_mistake(step, f"the key of {owner.name} is ({listed}), not {step.key}", hint, key="key")
     if owner.key[0] in step.set and len(owner.key) == 1 and step.key.strip() != owner.key[0]:
-        message = f"key and set both give '{owner.key[0]}', the key of {owner.name}"
+        message = f"key and set both assign '{owner.key[0]}', the key of {owner.name}"
         yield step_mistake(step, message, "leave out one", key="key")
 
 
@@ -100,7 +100,7 @@ def _end_mistakes(step: TypeStep, owner: EdgeType, catalog: Catalog) -> Iterator
             yield from _end_mistakes_of(step, side, text, node, catalog)
         lacks = [one for one in required_of(node) if one not in (node.key or ())]
         if step.missing_end == "stub" and lacks:
-            hint = f"make {lacks[0]} optional or give it a default in the schema, or put such edges into quarantine"
+            hint = f"make {lacks[0]} optional or add a default in the schema, or put such edges into quarantine"
             message = f"a stub of {name} would lack '{lacks[0]}', which must have a value"
             yield step_mistake(step, message, hint, key="missing_end")
 
@@ -125,5 +125,5 @@ def _end_mistakes_of(step: TypeStep, side: str, text: str, node: NodeType, catal
     wanted = node.key or ("id",)
     if len(end.expressions) != len(wanted) or not all(end.expressions):
         values = counted(len([one for one in end.expressions if one]), "value")
-        message = f"{side} gives {values} for the key of {node.name}"
+        message = f"{side} has {values} for the key of {node.name}"
         yield step_mistake(step, message, f"write {node.name}({', '.join(wanted)})", key=side)

@@ -16,7 +16,7 @@ _OUTCOMES: dict[RunOutcome, str] = {
     "nothing": "nothing to do",
     "expectation_failed": "an expectation failed",
     "check_failed": "a check failed",
-    "conflict": "another run was first",
+    "conflict": "another run was faster",
 }
 PASSING = frozenset({"source", "view", "resolve"})
 """Steps whose rows pass through: what comes in is made into what goes out."""
@@ -57,7 +57,7 @@ def run_lines(report: RunReport) -> Iterator[str]:
     if report.proposal is not None:
         yield f"proposal {report.proposal} waits for a review"
     if report.left_branch is not None:
-        yield f"branch {report.left_branch} was left for a look"
+        yield f"branch {report.left_branch} was left for inspection"
     if report.quarantine is not None:
         yield f"quarantine: {report.quarantine}"
 

@@ -46,7 +46,7 @@ def declaration_of(pipeline: object) -> Declaration:
     if isinstance(pipeline, Pipeline):
         return pipeline.declaration()
     details = BadValue(what="pipeline", value=type(pipeline).__name__, expected="a pipeline or a declaration")
-    raise UsageError("there is no pipeline to run", details=details)
+    raise UsageError("no pipeline to run", details=details)
 
 
 def checked_options(
@@ -73,13 +73,13 @@ def checked_options(
         details = BadValue(
             what="since", value=str(rest["since"])[:80], expected="a source that is incremental by a column"
         )
-        raise UsageError(f"no source of pipeline '{declaration.name}' is read further by a column", details=details)
+        raise UsageError(f"no source of pipeline '{declaration.name}' is incremental by a column", details=details)
     removes = any(step.removes_missing and rest.get("full_refresh") for step in declaration.types)
     removes |= any(step.mode == "overwrite" for step in declaration.types)
     removes |= any(step.same_as is not None and not is_partial(declaration, step) for step in declaration.resolves)
     if rest.get("limit") is not None and removes and not rest.get("dry_run"):
         details = BadValue(what="limit", value=str(rest["limit"]), expected="a dry run")
-        raise UsageError("some rows alone would remove all the others", details=details)
+        raise UsageError("with a part of the rows, removes_missing would delete all others", details=details)
     return RunOptions(branch=branch or declaration.branch, publish=publish or declaration.publish, **rest)
 
 
@@ -93,7 +93,7 @@ def opened(graph: Any, declaration: Declaration) -> Iterator[OpenGraph]:
     where = declaration.graph if graph is None else graph
     if where is None:
         details = BadValue(what="graph", value="", expected="a graph")
-        raise UsageError(f"pipeline '{declaration.name}' names no graph, and none was given", details=details)
+        raise UsageError(f"pipeline '{declaration.name}' names no graph, and none was passed", details=details)
     if not isinstance(where, str | Path):
         yield engine_of(where)
         return

@@ -132,7 +132,7 @@ def _chosen(engine: OpenGraph, pipeline: str, run: str | None, branch: str) -> l
     chosen = [one for one in found if one[0] == run]
     if not chosen:
         details = MissingThing(what="run", name=run, near=tuple(one for one, _, _ in found[:3]))
-        raise RunMissingError(f"run '{run}' of pipeline '{pipeline}' has no rejected rows that wait", details=details)
+        raise RunMissingError(f"run '{run}' of pipeline '{pipeline}' has no rows in quarantine", details=details)
     return chosen
 
 

@@ -177,7 +177,7 @@ class Reading:
     def _by_files(self, source: SourceStep) -> SourceRows:
         if not source.paths or source.format is None:
             details = BadValue(what="source", value=source.name, expected="a format and paths")
-            raise UsageError(f"source '{source.name}' has no files to be read further by", details=details)
+            raise UsageError(f"source '{source.name}' has no files for incremental reads", details=details)
         listed = list_files(source.paths, self.storage_options or {})
         known = {} if self.full_refresh else self.so_far.files.get(source.name, {})
         new = [file for file in listed if known.get(file.path) != file]

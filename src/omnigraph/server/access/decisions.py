@@ -79,7 +79,7 @@ class Access:
         """
         if settings.owner_token is not None:
             owned = {graph.graph_id: _owner_policy(BundleKind.GRAPH, graph.graph_id) for graph in settings.graphs}
-            tokens = Identities.of({OWNER: settings.owner_token}, source="a token made for this run")
+            tokens = Identities.of({OWNER: settings.owner_token}, source="a generated token")
             return cls(tokens, owned, _owner_policy(BundleKind.SERVER, SERVER), graph_ids=graph_ids)
         variables = {**(os.environ if environment is None else environment), **settings.identity}
         identities = Identities.from_environment(variables, verifier=verifier_from_environment(variables))
@@ -165,9 +165,11 @@ class NamelessBackend(BackendWrapper):
         """
         named = getattr(request, "actor", None) if request.operation.writes else None
         if named is not None:
-            details = BadValue(what="actor", value=str(named), expected="nothing: the server asks nobody who they are")
+            details = BadValue(
+                what="actor", value=str(named), expected="no actor: the server runs without authentication"
+            )
             raise UsageError(
-                f"a server without tokens has no actors, so that nothing is written by '{named}'",
+                f"a server without tokens has no actors, so '{named}' cannot write",
                 details=details,
                 hint=f"leave the actor out, serve with tokens, or set {TRUST_VARIABLE} for a server",
             )

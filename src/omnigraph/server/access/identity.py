@@ -212,7 +212,7 @@ class _Tokens:
         digest = hashlib.sha256(secret.encode()).digest()
         other = self._by_digest.get(digest)
         if other is not None:
-            raise _refusal(f"actors '{other}' and '{name}' have the same token", name, "a token of its own")
+            raise _refusal(f"actors '{other}' and '{name}' have the same token", name, "a unique token")
         self._actors.add(name)
         self._by_digest[digest] = name
         self.entries.append(TokenEntry(digest=digest, actor=Actor(name=name)))

@@ -90,10 +90,10 @@ _VARIABLES: Mapping[str, str] = {
 # What the command line calls them, and what it says about them.
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "--oidc-issuer": (ISSUER_VARIABLE, "accept tokens of this OpenID Connect provider"),
-    "--oidc-audience": (AUDIENCE_VARIABLE, "what tokens of the provider must be issued for"),
-    "--oidc-jwks-url": (JWKS_VARIABLE, "where the keys of the provider are, if it shall not be asked"),
-    "--oidc-actor-claim": (ACTOR_CLAIM_VARIABLE, "the claim that names the actor; sub if not given"),
-    "--oidc-groups-claim": (GROUPS_CLAIM_VARIABLE, "the claim that lists groups; groups if not given"),
+    "--oidc-audience": (AUDIENCE_VARIABLE, "the audience that tokens must have"),
+    "--oidc-jwks-url": (JWKS_VARIABLE, "the URL of the signing keys, if not the one in the provider's metadata"),
+    "--oidc-actor-claim": (ACTOR_CLAIM_VARIABLE, "the claim with the name of the actor; sub by default"),
+    "--oidc-groups-claim": (GROUPS_CLAIM_VARIABLE, "the claim with the list of groups; groups by default"),
 }
 
 
@@ -224,7 +224,7 @@ class _ProviderKeys:
             if self._keys is None:
                 raise self._failure from problem
             # A provider that is away for a while must not lock everyone out; unknown keys stay unknown.
-            _log.warning("the keys of %s could not be fetched; the known ones are used", self._settings.issuer)
+            _log.warning("the keys of %s could not be fetched; the cached ones are used", self._settings.issuer)
 
     def _address(self) -> str:
         if self._settings.jwks_url is not None:
@@ -312,4 +312,4 @@ def _fetch_json(address: str) -> Any:
 
 def _provider_error(address: str, reason: str) -> IdentityProviderError:
     details = StorageFault(doing="fetch the keys of the identity provider", location=address, reason=reason)
-    return IdentityProviderError("the identity provider cannot be asked for its keys", details=details)
+    return IdentityProviderError("the keys of the identity provider cannot be fetched", details=details)

@@ -57,5 +57,5 @@ def _name(address: str) -> str | None:
 def _refused(header: str, value: str | None, known: Collection[str]) -> OriginError:
     shown = (value or "")[:100]
     details = BadValue(what=header, value=shown, expected=", ".join(sorted(known)) or "the server's own name")
-    message = f"{header} '{shown}' is not allowed: it is not among the names of OMNIGRAPH_MCP_HOSTS"
+    message = f"{header} '{shown}' is not allowed: OMNIGRAPH_MCP_HOSTS does not list it"
     return OriginError(message, details=details)

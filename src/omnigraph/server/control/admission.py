@@ -78,10 +78,10 @@ class Admission:
     def _refuse(self, name: str, size: int) -> None:
         limits = self._limits
         for resource, limit, actual in (
-            ("writes of one actor under way", limits.actor_writes, self._writes[name] + 1),
-            ("bytes of one actor under way", limits.actor_bytes, self._bytes[name] + size),
-            ("writes under way", limits.all_writes, self._writes.total() + 1),
-            ("bytes under way", limits.all_bytes, self._bytes.total() + size),
+            ("concurrent writes of one actor", limits.actor_writes, self._writes[name] + 1),
+            ("bytes in concurrent writes of one actor", limits.actor_bytes, self._bytes[name] + size),
+            ("concurrent writes", limits.all_writes, self._writes.total() + 1),
+            ("bytes in concurrent writes", limits.all_bytes, self._bytes.total() + size),
         ):
             if actual > limit:
                 self.refused += 1

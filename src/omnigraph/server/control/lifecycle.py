@@ -40,12 +40,12 @@ class Ending:
         """Begin to end; the second time, end at once."""
         control = self._control
         if control.is_draining:
-            _log.warning("ending at once")
+            _log.warning("stopping immediately")
             control.stopping.set()
             self._force()
             return
         control.is_draining = True
-        _log.info("draining: %s requests under way", control.under_way)
+        _log.info("draining: waiting for %s running requests", control.under_way)
         if control.settings.notice_s:
             self._later(control.settings.notice_s, self._stop)
         else:
@@ -94,7 +94,7 @@ class Reloading:
                 told = self._reload()
             except OmnigraphError as error:
                 if error.message != self._told:
-                    _log.error("the new configuration was refused, the old one stays: %s", error.message)
+                    _log.error("the new configuration was refused, the old one stays in use: %s", error.message)
                 self._told = error.message
                 return error
             except Exception as bug:  # noqa: BLE001 - whatever is wrong with it, the old configuration goes on

@@ -24,26 +24,26 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _EVENTS = {
     "commits": "Commits that this process published.",
     "publishes": "Versions that this process published; one may hold several commits.",
-    "rebases": "Writes that were brought onto a version that another writer had published.",
-    "recoveries": "Interrupted publishes that this process ended.",
+    "rebases": "Writes that were rebased on a version of another writer.",
+    "recoveries": "Interrupted publishes that this process recovered.",
     "claims_waited": "Writes that waited for the claim of another process.",
     "turns_waited": "Writes that waited for a process of the same machine.",
-    "offers_made": "Writes that were left for other processes to publish while they waited.",
+    "offers_made": "Writes that were offered to other processes while they waited.",
     "offers_published": "Writes of this process that another one published.",
     "offers_taken": "Writes of other processes that this one published.",
-    "offers_withdrawn": "Writes that were taken back before another process published them.",
-    "groups": "Versions that hold writes of other processes beside those of this one.",
+    "offers_withdrawn": "Offered writes that were withdrawn before another process published them.",
+    "groups": "Versions that contain writes of other processes and of this one.",
 }
 
 _STATES = {
-    "cache_bytes": "Memory that reads of a graph share.",
+    "cache_bytes": "Memory of the caches of a graph.",
     "mapped_bytes": "Files that reads of a graph have mapped; other processes share them.",
-    "writes_waiting": "Writes that wait for their turn to be published.",
+    "writes_waiting": "Writes that are queued for publishing.",
 }
 # Shown once maintenance of this process has looked.
 _SEEN = {
-    "projection_bytes": "Storage that projections take.",
-    "projection_coverage": "Part of the published rows that the projection which covers least covers.",
+    "projection_bytes": "Storage used by projections.",
+    "projection_coverage": "Share of published rows that the least complete projection covers.",
 }
 
 
@@ -78,7 +78,7 @@ class ServerMetrics:
         self._calls = Counter("omnigraph_storage_calls", "Calls to storage by operation.", ["operation"], registry=own)
         self._feed_lag = Histogram(
             "omnigraph_feed_lag_seconds",
-            "Time from a commit until a feed gave it to a reader, who polls or follows a stream.",
+            "Time from a commit until a change feed delivered it to a reader.",
             buckets=_SECONDS,
             registry=own,
         )
@@ -148,9 +148,11 @@ class _Figures(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the figures."""
         yield GaugeMetricFamily(
-            "omnigraph_writes_under_way", "Writes that were admitted and have not ended.", self._admission.under_way
+            "omnigraph_writes_under_way", "Admitted writes that are running.", self._admission.under_way
         )
-        yield CounterMetricFamily("omnigraph_writes_refused", "Writes that were not admitted.", self._admission.refused)
+        yield CounterMetricFamily(
+            "omnigraph_writes_refused", "Writes that were rejected by admission control.", self._admission.refused
+        )
         events = {
             name: CounterMetricFamily(f"omnigraph_{name}", text, labels=["graph"]) for name, text in _EVENTS.items()
         }

@@ -119,7 +119,7 @@ class OpenTransactions:
         """
         with self._lock:
             if name in self._expired and self._expired[name].actor == actor:
-                details = BadValue(what="transaction", value=name, expected="one that is open")
+                details = BadValue(what="transaction", value=name, expected="an open transaction")
                 raise TransactionEndedError(
                     f"transaction '{name}' {self._expired[name].reason}, so that the server has rolled it back",
                     details=details,

@@ -53,13 +53,13 @@ class RevisionWatch:
             has_changed = self._has_changed()
         except OmnigraphError as error:
             if not self._is_told:
-                _log.warning("cannot see whether there is a new revision: %s", error.message)
+                _log.warning("cannot check for a new revision: %s", error.message)
             self._is_told = True
             return
         except Exception:  # noqa: BLE001 - see below
             # Whatever is wrong: a watch that ends would keep policies in force that were replaced long ago.
             if not self._is_told:
-                _log.exception("cannot see whether there is a new revision")
+                _log.exception("cannot check for a new revision")
             self._is_told = True
             return
         self._is_told = False

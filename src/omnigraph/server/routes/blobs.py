@@ -67,7 +67,7 @@ async def get_blob(request: Request) -> Response:
     start, end = span
     if start >= found.size:
         details = ByteRange(start=start, end=max(start, end), length=found.size)
-        error = BlobRangeError(f"the range begins behind the last of {found.size} bytes", details=details)
+        error = BlobRangeError(f"the range begins after the end: the blob has {found.size} bytes", details=details)
         body = error_body(error, request.scope["omnigraph.request_id"])
         return answer(body, status=416, headers={"Content-Range": f"bytes */{found.size}"})
     told = {"Content-Range": f"bytes {start}-{end - 1}/{found.size}"}

@@ -83,7 +83,7 @@ def expected_commit(request: Request) -> str:
     """
     found = request.headers.getlist(CONDITION)
     if len(found) != 1 or _COMMIT_ID.fullmatch(found[0].strip()) is None:
-        message = "Omnigraph-If-Graph-Commit must be there once, with one commit id"
+        message = "the header Omnigraph-If-Graph-Commit must occur once, with one commit id"
         raise malformed("header", ", ".join(found), "one commit id", message)
     return found[0].strip()
 

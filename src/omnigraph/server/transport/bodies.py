@@ -148,7 +148,7 @@ def single(request: Request, name: str) -> str | None:
     """
     found = request.query_params.getlist(name)
     if len(found) > 1:
-        raise malformed(name, found[1], "one value", f"parameter '{name}' is given {len(found)} times")
+        raise malformed(name, found[1], "one value", f"parameter '{name}' occurs {len(found)} times")
     return found[0] if found else None
 
 

@@ -51,7 +51,7 @@ class Guard:
                 connection.look(now)
         if self.refused:
             # One line for all of them: a flood of connections is none of lines.
-            text = "refused %s above the limit of %s connections, %s of them unheard"
+            text = "refused %s above the limit of %s connections, %s of them without an answer"
             _log.warning(text, self.refused, self.limits.most, self.unheard)
             self.refused = self.unheard = 0
 
@@ -156,5 +156,5 @@ def room_for(limits: ConnectionLimits) -> ConnectionLimits:
     # Half of them for connections, where twice the limit may be open for a moment; the rest for files.
     most = limits.most if soft == resource.RLIM_INFINITY else max(1, min(limits.most, soft // 4))
     if most < limits.most:
-        _log.warning("at most %s connections: the process may open %s descriptors", most, soft)
+        _log.warning("at most %s connections: the process can open %s file descriptors", most, soft)
     return replace(limits, most=most)

@@ -21,7 +21,7 @@ def shortest_paths(graph: Frames, params: Mapping[str, Any]) -> FoundFrame:
     sources = sorted({find_key(graph, "source", node) for node in params["sources"]})
     target = None if params["target"] is None else find_key(graph, "target", params["target"])
     if target is not None and params["each"]:
-        details = BadValue(what="each", value="True", expected="False beside a target")
+        details = BadValue(what="each", value="True", expected="False together with a target")
         raise UsageError("a path to a target is from the nearest source", details=details)
     links = walked(graph, params["direction"]).where("source != target")
     links = links.groupBy("source", "target").agg(sql.min("weight").alias("weight")).localCheckpoint()

@@ -39,9 +39,9 @@ def check_lowerable(prepared: PreparedRead) -> None:
     if prepared.is_renamed:
         details = BadValue(what="schema", value="current", expected="commit")
         raise SparkUnsupportedError(
-            "a state from before a schema change does not run on Spark under the names of now",
+            "a state from before a schema change cannot be read on Spark with today's schema",
             details=details,
-            hint="ask with QueryOptions(schema='commit') for the names of that state, or leave Spark out",
+            hint="use the schema of that state with QueryOptions(schema='commit'), or run without Spark",
         )
     for construct, text in _refused(prepared.plan):
         details = BadValue(
@@ -53,7 +53,7 @@ def check_lowerable(prepared: PreparedRead) -> None:
 def _refused(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     """Yield every construct that does not run, with its text."""
     if asks_versions(plan.read):
-        yield "version", "it asks the history of the graph"
+        yield "version", "it reads the history of the graph"
     ranks = (stage.output.rank for stages in plan.stages for stage in stages)
     for ranking in (plan.read.ranking, *(rank.ranking for rank in ranks if rank is not None)):
         if ranking is not None:

@@ -61,7 +61,7 @@ def _refuse_ids(id_column: str, keys: list[str | None]) -> None:
         details = BadValue(what=id_column, value="null", expected="an id for every record")
         raise ResolveInputError(f"records without an id in column '{id_column}'", details=details)
     shown = ", ".join(f"'{key}'" for key in keys)
-    details = BadValue(what=id_column, value=str(keys[0]), expected="an id of its own for every record")
+    details = BadValue(what=id_column, value=str(keys[0]), expected="a unique id for every record")
     raise ResolveInputError(f"several records have the same id in column '{id_column}': {shown}", details=details)
 
 
@@ -120,7 +120,7 @@ def _refuse_blocks(resolution: Resolution, skipped: DataFrame, count: int) -> No
         f"blocks with too many records: {count}, the largest is '{first['value']}' "
         f"of expression '{first['expression']}' with {first['rows']}",
         details=details,
-        hint="use an expression that tells more records apart, or raise max_block_rows",
+        hint="use an expression with more distinct values, or raise max_block_rows",
     )
 
 
@@ -190,7 +190,7 @@ def _column(frame: DataFrame, what: str, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
     known = ", ".join(frame.columns)
     details = BadValue(what=what, value=name, expected=known)
-    raise ResolveInputError(f"there is no column '{name}'", details=details, hint=f"there are {known}")
+    raise ResolveInputError(f"column '{name}' does not exist", details=details, hint=f"its columns are {known}")
 
 
 def _type_of(frame: DataFrame, what: str, text: str) -> DataType:
@@ -219,4 +219,4 @@ def _text_of(what: str, kind: DataType) -> Callable[[Column], Column]:
     if isinstance(kind, AtomicType):
         return lambda value: value.cast("string")
     details = BadValue(what=what, value=kind.simpleString(), expected="a single value")
-    raise ResolveInputError(f"{what} has values of several parts: {kind.simpleString()}", details=details)
+    raise ResolveInputError(f"{what} must be a simple value, not {kind.simpleString()}", details=details)

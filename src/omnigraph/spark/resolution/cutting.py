@@ -132,7 +132,7 @@ def _contradiction(
     pairs = [(left, right, "different"), *((one, two, "same") for one, two in way)]
     others = [(one, two, "different") for one, two in broken[1:]]
     return ContradictingDecisionsError(
-        f"'{left}' and '{right}' are decided to be different, but the same by {shown}",
+        f"the decision that '{left}' and '{right}' are different contradicts {shown}",
         details=DecidedPairs(pairs=tuple([*pairs, *others][:_SHOWN])),
     )
 

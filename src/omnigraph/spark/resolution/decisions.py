@@ -133,5 +133,5 @@ def _torn(pairs: list[tuple[str, str]]) -> ContradictingDecisionsError:
     shown = ", ".join(f"'{left}' and '{right}'" for left, right in pairs)
     both = tuple((left, right, verdict) for left, right in pairs for verdict in get_args(Verdict))
     return ContradictingDecisionsError(
-        f"decided to be both the same and different: {shown}", details=DecidedPairs(pairs=both)
+        f"contradicting decisions, both same and different: {shown}", details=DecidedPairs(pairs=both)
     )

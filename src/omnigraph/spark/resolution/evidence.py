@@ -186,7 +186,7 @@ def _properties(resolved: Resolved, names: EvidenceNames) -> list[Column]:
     for comparison, name in names.scores.items():
         if comparison not in known:
             details = BadValue(what="scores", value=comparison, expected=", ".join(known))
-            raise ResolveInputError(f"there is no comparison '{comparison}'", details=details)
+            raise ResolveInputError(f"comparison '{comparison}' does not exist", details=details)
         columns.append(sql.col(f"`score_{comparison.replace('`', '``')}`").alias(name))
     return columns
 

@@ -153,7 +153,7 @@ class Overrule:
         check_text("right", self.right)
         check_choice("decision", self.decision, get_args(Verdict))
         if self.left == self.right:
-            raise unfit("right", self.right, "another record than the left one")
+            raise unfit("right", self.right, "a record other than the left one")
 
 
 @record
@@ -199,7 +199,7 @@ class ResolveCounts:
                 f"{self.skipped_blocks:,} blocks were too large and skipped, with {self.skipped_pairs:,} pairs"
             )
         if self.unknown_overrules:
-            found.append(f"{self.unknown_overrules:,} decisions name records that are not there")
+            found.append(f"{self.unknown_overrules:,} decisions name records that do not exist")
         return tuple(found)
 
 
@@ -224,5 +224,5 @@ def _checked_comparisons(given: object) -> tuple[Comparison, ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         details = BadValue(what="comparisons", value=twice, expected="another name for each")
-        raise UsageError(f"two comparisons are called '{twice}'", details=details, hint="give one of them a name")
+        raise UsageError(f"two comparisons have the name '{twice}'", details=details, hint="name one of them")
     return found

@@ -113,8 +113,10 @@ def _clash(
     text = over(rule, met)
 
     def describe(found: tuple[Any, ...]) -> Violation:
-        row, other, holder, value = found
-        return describe_clash(owner, names, place_of(places, row, holder), display_text(value, len(names)), other)
+        row, other, *first_row, holder, value = found
+        first = place_of(places, first_row[0], other) if first_row else None
+        shown = display_text(value, len(names))
+        return describe_clash(owner, names, place_of(places, row, holder), shown, other=other, first=first)
 
     beside = relations.engine.written(keys, ("id", column), "id" if column == KEY else column)
     return Check(

@@ -49,7 +49,7 @@ def check_master(master: str) -> None:
             reasons.append(f"{host}:{port}: {_spoken(problem)}")
         else:
             return
-    raise _unreachable("Spark master", "; ".join(reasons), "start it, or give the address that its log shows")
+    raise _unreachable("Spark master", "; ".join(reasons), "start it, or use the address in its log")
 
 
 def check_server(channel: Any, address: str) -> None:
@@ -60,14 +60,14 @@ def check_server(channel: Any, address: str) -> None:
     """
     from grpc import FutureTimeoutError, channel_ready_future  # noqa: PLC0415 - Spark Connect brings it
 
-    hint = "start one with `sbin/start-connect-server.sh`, or give a master"
+    hint = "start one with `sbin/start-connect-server.sh`, or use a master"
     host, _, port = address.rpartition(":")
     with closing(channel):
         try:
             socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
             channel_ready_future(channel).result(PATIENCE_S)
         except FutureTimeoutError as problem:
-            reason = f"{address}: what answers there is none"
+            reason = f"{address}: the server there is a different one"
             raise _unreachable("Spark Connect server", reason, hint) from problem
         except (OSError, ValueError) as problem:
             raise _unreachable("Spark Connect server", f"{address}: {_spoken(problem)}", hint) from problem

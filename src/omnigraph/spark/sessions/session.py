@@ -117,7 +117,7 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
         raise unfit("spark", spark, "a Spark session")
     if is_connect(spark):
         if not is_answering(spark):
-            raise _ended("Spark Connect server", "it does not answer, or does not know the session")
+            raise _ended("Spark Connect server", "it does not answer, or the session has expired")
     elif is_driver_ended(spark.sparkContext):
         raise _ended("driver", "its process is gone")
     check_workers(spark)
@@ -300,7 +300,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         raise SparkMissingError(
             "Spark Connect needs more libraries",
             details=MissingThing(what="library", name="pyspark[connect]"),
-            hint=f"install them with `{pip_install('spark-connect')}`, or give a master",
+            hint=f"install them with `{pip_install('spark-connect')}`, or use a master",
         ) from problem
     except PySparkException as problem:
         raise _not_started(problem) from problem

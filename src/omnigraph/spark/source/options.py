@@ -165,7 +165,8 @@ def _refuse_table(options: Mapping[str, str]) -> None:
         return
     details = BadValue(what="table", value="omnigraph", expected="a temporary view, or the options graph and type")
     raise SparkUnsupportedError(
-        "the format 'omnigraph' has no tables in a catalog, which would forget the options 'graph' and 'type'",
+        "the format 'omnigraph' does not support catalog tables: a catalog does not store the "
+        "options 'graph' and 'type'",
         details=details,
         hint="CREATE TEMPORARY VIEW name USING omnigraph OPTIONS (graph '…', type '…') makes a view for SELECT and"
         " INSERT INTO, omnigraph.spark.views(graph) one per type; df.write.format('omnigraph') takes the same options",

@@ -131,7 +131,7 @@ def flaw_of_exception(problem: BaseException) -> Flaw | None:
     if condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
         near = told.get("proposal")
         name = told.get("objectName") or told.get("fieldName") or ""
-        return Flaw(message=f"column '{name}' does not exist", hint=near and f"there is {near}")
+        return Flaw(message=f"column '{name}' does not exist", hint=near and f"similar columns: {near}")
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return Flaw(message=f"table '{told.get('relationName', '')}' does not exist")
     if condition == "UNRESOLVED_ROUTINE":
@@ -144,7 +144,7 @@ def flaw_of_exception(problem: BaseException) -> Flaw | None:
 
 
 def _first_line(text: str) -> str:
-    line = next((one for one in text.strip().splitlines() if one.strip()), "it cannot be analysed")
+    line = next((one for one in text.strip().splitlines() if one.strip()), "Spark cannot analyse it")
     told = _CODE.sub("", line).strip().rstrip(".")
     return told[:1].lower() + told[1:]
 

@@ -30,7 +30,7 @@ def refuse_shared(steps: Sequence[StepRows]) -> None:
         if step.table_key in owners:
             details = BadValue(what="step", value=step.name, expected="one step for each type")
             raise UsageError(
-                f"steps '{owners[step.table_key]}' and '{step.name}' are both about {step.table_key}",
+                f"steps '{owners[step.table_key]}' and '{step.name}' both write {step.table_key}",
                 details=details,
                 hint="join their rows in a view with UNION ALL",
             )

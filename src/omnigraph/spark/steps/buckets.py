@@ -72,7 +72,9 @@ def reads_bucket(fmt: str, paths: Sequence[str]) -> bool:
     remote = [path for path in paths if is_remote(path)]
     if remote and len(remote) < len(paths):
         details = BadValue(what="path", value=remote[0], expected="paths of one kind")
-        raise UsageError("a source has files of a bucket and others", details=details, hint="make two sources of them")
+        raise UsageError(
+            "a source has both files of a bucket and local files", details=details, hint="make two sources of them"
+        )
     return bool(remote) and fmt in FORMATS
 
 
@@ -100,7 +102,7 @@ def read_bucket(
     folders = next((file for file, _ in files if file.values), None)
     if folders is not None:
         details = BadValue(what="path", value=folders.path, expected="folders without column=value")
-        message = f"folders that are called column=value make columns of Parquet alone, not of {fmt}"
+        message = f"folders named column=value become columns for Parquet only, not for {fmt}"
         raise UsageError(message, details=details, hint="name the files themselves by a pattern")
     lines = _lines(spark, fmt, files, settings, storage)
     reader = spark.read.options(**settings)
@@ -116,7 +118,7 @@ def _files(path: str, base: str | None, storage: Mapping[str, str]) -> Iterator[
     except OSError as error:
         raise _unreadable(path, (error.strerror or str(error)).lower()) from error
     if not found:
-        raise _unreadable(path, "there is no such file or folder")
+        raise _unreadable(path, "no such file or folder")
     # As with Spark, what a pattern finds lies in folders that mean nothing.
     root = (base or ("" if any(sign in path for sign in "*?[") else path)).rstrip("/")
     for name, size, _ in found:
@@ -229,7 +231,7 @@ def _lines(
     given = {name.lower(): value for name, value in settings.items()}
     is_multi = _is_true(given.get("multiline"))
     if fmt == "csv" and is_multi:
-        details = BadValue(what="multiLine", value="true", expected="records that stand in a line each")
+        details = BadValue(what="multiLine", value="true", expected="records of one line each")
         raise UsageError("CSV files of a bucket are read by lines, without multiLine", details=details)
     encoding = given.get("encoding") or given.get("charset") or "utf-8"
     try:

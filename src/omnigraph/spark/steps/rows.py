@@ -152,7 +152,7 @@ def owner_of_step(step: StepRows, catalog: Catalog) -> NodeType | EdgeType:
     found = catalog.node(name) if kind == "node" else catalog.edge(name)
     if found is None:
         details = BadValue(what="type", value=name, expected=f"a type of {kind}s")
-        raise UsageError(f"step '{step.name}' is about type '{name}', which the schema does not have", details=details)
+        raise UsageError(f"step '{step.name}' writes type '{name}', which the schema does not have", details=details)
     return found
 
 
@@ -281,7 +281,7 @@ class _Preparing:
         elif [part.strip() for part in key.split(",")] != list(owner.key):
             expected = f"the columns of the key of {owner.name}: {', '.join(owner.key)}"
             raise UsageError(
-                f"the key of step '{self._step.name}' is not that of {owner.name}",
+                f"the key of step '{self._step.name}' differs from the key of {owner.name}",
                 details=BadValue(what="key", value=key[:80], expected=expected),
             )
 
@@ -323,7 +323,7 @@ class _Preparing:
         if len(arguments) != len(node.key or ()):
             details = BadValue(what="end", value=target, expected=f"{node.name}({', '.join(node.key or ())})")
             raise UsageError(
-                f"end '{target}' of step '{self._step.name}' does not give the key of {node.name}", details=details
+                f"end '{target}' of step '{self._step.name}' does not contain the key of {node.name}", details=details
             )
         columns = []
         for number, argument in enumerate(arguments):

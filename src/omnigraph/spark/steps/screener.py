@@ -133,7 +133,7 @@ class Screener:
         text = f"{owner.name}: an earlier row of the run has the same key"
         item = Violation(rule="unique", type_name=owner.name, message=text, source=name, line=line)
         details = Violations(items=(item,), total=1 if found is None else found.rows)
-        hint = "say which row counts with `dedupe` or `sequence`, or quarantine the others"
+        hint = "choose one row per key with `dedupe` or `sequence`, or put the others into quarantine"
         return ConstraintViolationError(text, details=details, hint=hint)
 
     def leave_out_late(self) -> None:
@@ -164,7 +164,7 @@ class Screener:
                 kind = NO_SEQUENCE if loaded is None or not loaded.kinds else min(loaded.kinds)
                 files = () if loaded is None else row_files(loaded)
                 tasks.append(RestTask(table_key=key, files=files, kind=kind, place=self.stored_place))
-        done = self.runner.run(partial(find_rest, self.order), tasks, "find what is not there any more")
+        done = self.runner.run(partial(find_rest, self.order), tasks, "find the missing rows")
         for task, file in zip(tasks, done, strict=True):
             if file is None:
                 continue
@@ -209,8 +209,8 @@ class Screener:
         for key, found in self._find_missing(self._edges("quarantine"), coming, going):
             edge = self.order.catalog.edges[key[5:]]
             says = {
-                "src": f"there is no {edge.from_type} '{{}}' for the source of the edge",
-                "dst": f"there is no {edge.to_type} '{{}}' for the target of the edge",
+                "src": f"{edge.from_type} '{{}}', the source of the edge, does not exist",
+                "dst": f"{edge.to_type} '{{}}', the target of the edge, does not exist",
             }
             self._reject(key, found, "missing_end", says)
             is_changed = True

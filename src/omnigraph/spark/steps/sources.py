@@ -267,10 +267,10 @@ def column_type(frame: DataFrame, column: str) -> str:
     kind = kinds.get(column)
     if kind is None:
         details = BadValue(what="column", value=column, expected=", ".join(kinds)[:200])
-        raise UsageError(f"there is no column '{column}' to read a source further by", details=details)
+        raise UsageError(f"column '{column}', which incremental names, does not exist", details=details)
     if kind != _MICROS and kind not in _PLAIN_TYPES and not kind.startswith("decimal"):
         details = BadValue(what="column", value=f"{column}: {kind}", expected="numbers, texts, dates or instants")
-        raise UsageError(f"a source cannot be read further by column '{column}' of type {kind}", details=details)
+        raise UsageError(f"a source cannot be incremental by column '{column}' of type {kind}", details=details)
     return kind
 
 
@@ -288,7 +288,7 @@ def watermark_of(frame: DataFrame, column: str, text: str) -> Watermark:
     (row,) = frame.sparkSession.range(1).select(value.cast("string").alias("value")).collect()
     if row["value"] is None:
         details = BadValue(what="since", value=text[:80], expected=f"a value of type {kind}")
-        raise UsageError(f"'{text[:80]}' is no value of column '{column}'", details=details)
+        raise UsageError(f"'{text[:80]}' is not a valid value for column '{column}'", details=details)
     return Watermark(column=column, type=kind, value=row["value"])
 
 
@@ -317,7 +317,7 @@ def is_beyond(spark: SparkSession, found: Watermark, before: Watermark | None) -
     except Exception as error:
         details = BadValue(what="column", value=f"{found.column}: {found.type}", expected=before.type)
         raise UsageError(
-            f"column '{found.column}' is of type {found.type}, and was read as {before.type} before",
+            f"column '{found.column}' has type {found.type}, but had type {before.type} in earlier runs",
             details=details,
             hint="read everything again with a full refresh",
         ) from error

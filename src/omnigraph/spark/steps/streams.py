@@ -76,7 +76,9 @@ def flow_of(
         if is_remote(paths[0]) and format in FORMATS:
             details = BadValue(what="path", value=paths[0], expected="a folder of a file system")
             hint = "run the pipeline again and again, with incremental: files"
-            raise UsageError(f"files of a bucket, as of source '{name}', are no stream", details=details, hint=hint)
+            raise UsageError(
+                f"source '{name}' has files of a bucket, which cannot be streamed", details=details, hint=hint
+            )
         schema = read_files(spark, format, paths, options).schema
         frame = stream_files(spark, format, paths[0], options, schema, files_per_batch)
     elif not frame.isStreaming:

@@ -57,7 +57,7 @@ class ProjectionCache:
         try:
             return self._fetch(path, key, control)
         except OSError as error:
-            _log.info("projection %s is not kept on this machine: %s", key, error)
+            _log.info("projection %s is not cached on this machine: %s", key, error)
             return None
 
     def drop(self, key: str) -> None:

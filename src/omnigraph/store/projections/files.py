@@ -251,7 +251,7 @@ class ProjectionStore:
             body, is_mapped = None, False
         found = None if body is None else unpack_arrays(projection.header, body)
         if found is None or body is None:
-            _log.warning("projection %s is damaged or gone; it is built again when it is needed", key)
+            _log.warning("projection %s is damaged or missing; it is rebuilt when it is needed", key)
             self.drop(key)
             return None
         projection.mapped_bytes = len(body) if is_mapped else 0

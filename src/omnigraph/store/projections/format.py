@@ -99,7 +99,7 @@ def pack(
     for name, array in arrays.items():
         plain = np.ascontiguousarray(array)
         if plain.dtype.kind not in _KINDS:
-            raise TypeError(f"array '{name}' holds {plain.dtype}, which is no number")
+            raise TypeError(f"array '{name}' has type {plain.dtype}, which is not a number")
         stored.append(StoredArray(name=name, dtype=plain.dtype.str, shape=plain.shape, offset=offset))
         data = plain.reshape(-1).view(np.uint8).data
         for piece in (data, bytes(-plain.nbytes % _ALIGNMENT)):

@@ -281,7 +281,7 @@ def _refuse_impossible(
     location = table.pin.location
     names = schema.names
     if len(set(names)) != len(names) or len(set(origins.values())) != len(origins):
-        raise InternalError(f"a column of '{location}' is given twice")
+        raise InternalError(f"a column of '{location}' occurs twice")
     if missing := sorted((set(origins) - set(names)) | (set(origins.values()) - set(table.schema.names))):
         raise InternalError(f"'{location}' has no columns {missing}")
     for field in schema:

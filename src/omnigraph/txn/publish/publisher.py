@@ -195,7 +195,7 @@ class Publisher:
         try:
             return self._services.manifest.load_version(told, base)
         except OmnigraphError as error:
-            _log.info("could not read version %s that another writer has told of: %s", told, error)
+            _log.info("could not read version %s, which another writer announced: %s", told, error)
             return None
 
     def _attempt(self, batch: Batch, own: OwnOffer, base: LoadedManifest, patience: Patience) -> LoadedManifest | None:

@@ -200,11 +200,11 @@ class DamagedClaims:
 
     def _prospect(self, version: int, data: bytes, plan: PublishPlan | None) -> tuple[Settlement, str]:
         if PLAN.is_whole(data) and _format_of(data) > PLAN_FORMAT:
-            return "refused", "a newer version of omnigraph wrote it: use that one"
+            return "refused", "a newer version of omnigraph wrote it: use that version"
         if self._is_gone:
             if BranchRefs(self._services.stores).has_had(self._services.line.name):
                 return "set_aside", "its branch was deleted"
-            return "refused", "no branch of that name is known, nor that there was one"
+            return "refused", "no branch of that name exists or existed"
         base = self._services.load()
         newest, seen = base.state.version, self._recoverer.observe_owned(base)
         tables = _told(seen)
@@ -213,7 +213,7 @@ class DamagedClaims:
         if version <= newest:
             return "published", f"version {version} is published; {tables}"
         if self._services.claims.is_marked(version):
-            return "refused", f"version {version} was acknowledged, and the newest one that is there is {newest}"
+            return "refused", f"version {version} was acknowledged, but the newest existing one is {newest}"
         if version == newest + 1:
             if plan is None:
                 return "back", f"version {version} is not published; {tables}"
@@ -223,7 +223,7 @@ class DamagedClaims:
             )
             how = "as planned" if landed else "not as planned"
             return ("forward" if landed else "back"), f"version {version} is not published; {tables}, {how}"
-        where = f"version {newest} is the newest one, so that nobody can have claimed version {version}"
+        where = f"version {newest} is the newest one, so version {version} cannot have been claimed"
         if any(item.has_moved for item in seen):
             return "refused", f"{where}; {tables}: versions of the manifest may be missing"
         return "set_aside", f"{where}; {tables}"
@@ -258,7 +258,7 @@ def _reads_as(data: bytes) -> str | None:
         return "an empty file"
     found = _loose(data)
     if not isinstance(found.get("kind"), str):
-        return f"{len(data)} bytes that are no plan"
+        return f"{len(data)} bytes that are not a plan"
     actor, branch, base = found.get("actor"), found.get("branch"), found.get("base_version")
     by = f" of '{actor}'" if isinstance(actor, str) else ""
     return f"a plan of kind '{found['kind']}'{by} on version {base!r} of branch {branch!r}"[:300]

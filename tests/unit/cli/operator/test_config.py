@@ -80,7 +80,7 @@ def test_nothing_is_an_empty_config(text: str):
         ("aliases:\n  a:\n    args: [x, x]\n", 3, r"aliases.a.args\[1\] is not text that occurs only once"),
         ("aliases: {a: {params: [1]}}", 1, "aliases.a.params is not a mapping"),
         ("aliases: {a: {mutation: 1}}", 1, "aliases.a.mutation is not true or false"),
-        ("operator: {}\noperator: {}\n", 2, "key 'operator' is given twice"),
+        ("operator: {}\noperator: {}\n", 2, "key 'operator' occurs twice"),
         ("operator: &x {}\ndefaults: *x\n", 1, "YAML anchors and aliases are not supported"),
         ("operator: !!python/object:os.system {}\n", 1, "YAML tags are not supported"),
         ("a: 1\n---\nb: 2\n", 3, "more than one YAML document"),
@@ -108,7 +108,7 @@ def test_unknown_keys_are_one_warning_each_at_any_level():
     )
     assert config.actor == "a"
     assert config.warnings == tuple(
-        f"unknown key `{key}` (from a later version, or a typo); ignored in home/config.yaml:{line}"
+        f"unknown key `{key}` (a typo, or from a later version); ignored in home/config.yaml:{line}"
         for key, line in (("telemetry", 1), ("fleets", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
     )
 

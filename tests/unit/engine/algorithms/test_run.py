@@ -150,7 +150,7 @@ def test_an_edge_without_a_weight_is_named(tmp_path):
     with create(tmp_path, rows) as graph:
         with pytest.raises(AlgorithmInputError, match="edge 'e' of 'Knows' has no w, and") as refused:
             graph.algorithms.shortest_paths("Knows", sources="a", weight="w")
-        assert "give every edge such a w" in refused.value.hint
+        assert "set such a w" in refused.value.hint
 
 
 def test_an_id_of_two_types_has_to_be_told_apart(tmp_path):
@@ -186,7 +186,7 @@ def test_an_id_of_two_types_has_to_be_told_apart(tmp_path):
         (lambda a: a.degree(limit=-1), "limit must be"),
         (lambda a: a.degree(options="x"), "options must be"),
         (lambda a: a.degree(lmit=1), "argument must be"),
-        (lambda a: a.degree(message="x"), "'message' is about a commit, and nothing is written"),
+        (lambda a: a.degree(message="x"), "'message' needs write: without it nothing is committed"),
         (lambda a: a.betweenness(samples=0), "samples must be"),
         (lambda a: a.betweenness(normalized=1), "normalized must be"),
         (lambda a: a.fast_rp(dimension=0), "dimension must be"),

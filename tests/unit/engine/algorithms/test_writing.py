@@ -103,7 +103,11 @@ def test_every_node_type_is_written_or_the_one_that_is_named(graph):
         (lambda a: a.pagerank("Knows", write="place"), "'place' of 'Person' is I64?, and F64? is needed", None),
         (lambda a: a.pagerank("Knows", write="text"), "'text' of 'Person' is String?, and F64? is needed", None),
         (lambda a: a.fast_rp("Knows", write="v"), "is Vector(4)?, and Vector(128)? is needed", None),
-        (lambda a: a.pagerank("Knows", write="Team.score"), "'Team' is no node type at the ends of these edges", None),
+        (
+            lambda a: a.pagerank("Knows", write="Team.score"),
+            "'Team' is not a node type at the ends of these edges",
+            None,
+        ),
         (
             lambda a: a.shortest_paths("Knows", sources="a", write="must"),
             "Person 'd' has no distance, and 'must'",
@@ -238,4 +242,4 @@ def test_a_repeated_request_answers_with_the_first_commit(graph):
         second = graph.backend.execute(request)
     assert second.written == first.written
     assert second.num_rows == 0
-    assert second.warnings == ("this request was executed before; its rows are not kept",)
+    assert second.warnings == ("this request was executed before; its rows are not stored",)

@@ -98,7 +98,7 @@ def test_the_kernel_leaves_no_folder_behind_and_can_be_closed_twice(tmp_path, mo
     with Kernel(KernelSettings(uses_proofs=False)) as kernel:
         written = pa.table({"row": [0, 1], "id": ["a", "b"], "value": ["v", "v"]})
         found = kernel.find(UNIQUE_IN_CHANGE, lambda: {"written": written}, unless=lambda: True)
-        assert found.to_pylist() == [{"row": 1, "other": "a"}]
+        assert found.to_pylist() == [{"row": 1, "other": "a", "first_row": 0}]
         assert list(tmp_path.iterdir())
     kernel.close()
     assert list(tmp_path.iterdir()) == []

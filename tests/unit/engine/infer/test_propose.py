@@ -97,7 +97,7 @@ def test_files_of_every_format_are_loaded_with_the_schema_that_is_proposed_for_t
         "the key: its name, and all 2 values differ",
         "1 of 2 rows has no value",
         "numbers with leading zeros stay text",
-        "every value is an id of Person: an edge to it could take its place",
+        "every value is an id of Person: consider an edge instead of this property",
         "every list has 8 numbers",
         "source: 2 of 2 different values are ids of Person",
         "--column 'Person.full_name=Full Name'",
@@ -143,7 +143,7 @@ def test_names_that_the_language_does_not_have_are_changed_and_what_no_type_hold
     assert list(proposal.catalog.nodes) == ["MyThings", "MyThings_2", "T42"]
     names = [prop.name for prop in proposal.catalog.nodes["MyThings"].properties]
     assert names == ["myThings_id", "first_name", "first_name_2", "_2x", "column", "myThings_src", "line_break"]
-    assert "obj is left out: no type holds values of these kinds: dict" in proposal.text
+    assert "obj is left out: no property type fits all of these values: dict" in proposal.text
     assert "mix is left out" in proposal.text
     assert "deep is left out" in proposal.text
 

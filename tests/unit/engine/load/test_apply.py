@@ -390,5 +390,5 @@ def test_a_batch_is_loaded_once_and_a_repeated_call_names_the_first_commit(tmp_p
         for wrong in ("nightly", ("nightly",), ("", 1), ("n", -1), ("n", "1")):
             with pytest.raises(UsageError):
                 graph.load(tmp_path / "Person.csv", "apply", batch=wrong)
-        with pytest.raises(UsageError, match="only an apply deletes nodes"):
+        with pytest.raises(UsageError, match="on_delete needs mode apply"):
             graph.load(tmp_path / "Person.csv", "merge", on_delete="refuse")

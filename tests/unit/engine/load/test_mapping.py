@@ -88,7 +88,7 @@ skip: [1]
         f"  {place}:3: trim must be True or False, not 'yes'",
         f"  {place}:6: unknown key 'typ'; did you mean 'type'?",
         f"  {place}:7: name must be text, not 3",
-        f"  {place}:8: quote must be one ASCII character that is no letter and no digit, or nothing, not 'ab'",
+        f"  {place}:8: quote must be one ASCII character except letters and digits, or nothing, not 'ab'",
         f"  {place}:9: format must be jsonl | csv | parquet | arrow, not 'xml'",
         f"  {place}:10: 'knows.tsv' must be a mapping, not 'Knows'",
         f"  {place}:11: skip must be a list of texts, not 1; write it in quotes",

@@ -162,7 +162,7 @@ BAD = {
     "null where required": ({("Person", "b", "name"): {"value": None}}, "cannot be null"),
     "no base": ({("Person", "new", "name"): "base"}, "is not in the base"),
     "ends": ({("Knows", "ab", "from/to"): {"value": {"from": "a"}}}, "the ends of an edge"),
-    "a delete by properties": ({("Person", "c"): "properties"}, "'properties' does not decide a delete_vs_update"),
+    "a delete by properties": ({("Person", "c"): "properties"}, "'properties' does not resolve a delete_vs_update"),
 }
 
 
@@ -176,7 +176,7 @@ def test_decisions_that_cannot_be_followed_are_refused_and_change_nothing(templa
             with pytest.raises(MergeDecisionError):
                 preview_merge(session, DRAFT, decisions=rows_of_mapping(decisions))
         twice = rows_of_mapping({("Person", "b"): "ours"}) * 2
-        with pytest.raises(MergeDecisionError, match="Person 'b' is decided twice"):
+        with pytest.raises(MergeDecisionError, match="Person 'b' has two decisions"):
             merge_branch(session, DRAFT, decisions=twice)
         for bad, message in (("x", "not an object"), ({"type": "Person", "id": "b", "res": 1}, "unknown field")):
             with pytest.raises(MergeDecisionError, match=message):

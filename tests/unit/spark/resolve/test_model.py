@@ -80,5 +80,5 @@ def test_counts_warn_of_what_was_left_out():
     assert ResolveCounts(**none).warnings == ()
     assert ResolveCounts(**none | {"skipped_blocks": 2, "skipped_pairs": 3000, "unknown_overrules": 1}).warnings == (
         "2 blocks were too large and skipped, with 3,000 pairs",
-        "1 decisions name records that are not there",
+        "1 decisions name records that do not exist",
     )

@@ -23,9 +23,9 @@ Resource = Annotated[
 
 @plan_app.command()
 def plan(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
-    """Show what an apply would do: every change, what it reaches, and what has to be approved. Changes nothing.
+    """Show what `cluster apply` would do: every change, its effects, and the approvals it needs. Changes nothing.
 
-    Schema updates show the steps that the live graphs would take.
+    For schema updates, the steps of the migration are shown.
     """
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
@@ -36,10 +36,11 @@ def plan(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
 
 @apply_app.command()
 def apply(*, config: ConfigDir = ".", actor: Actor = None, as_json: AsJson = False) -> int:
-    """Make graphs, schemas, queries, policies and providers what the directory declares, and record it in the ledger.
+    """Apply the graphs, schemas, queries, policies and providers that the directory declares.
 
-    Servers take over the applied revision. A graph is deleted only with an approval. What cannot be done is left, with
-    everything that depends on it; running the command again goes on from there, also after a crash.
+    The ledger records them, and servers load the applied revision. A graph is deleted only with an approval. A change
+    that fails is skipped together with everything that depends on it; run the command again to continue, also after a
+    crash.
     """
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
@@ -50,13 +51,11 @@ def apply(*, config: ConfigDir = ".", actor: Actor = None, as_json: AsJson = Fal
 
 @approve_app.command()
 def approve(*, resource: Resource, config: ConfigDir = ".", actor: Actor = None, as_json: AsJson = False) -> int:
-    """Approve the deletion of a graph as it is planned now; any later edit of the config makes the approval stale."""
+    """Approve the planned deletion of a graph; any later edit of the config makes the approval stale."""
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
     if actor is None:
-        raise usage_error(
-            "an approval needs to know who gives it", expected="--as ACTOR, or operator.actor in the operator config"
-        )
+        raise usage_error("an approval needs an actor", expected="--as ACTOR, or operator.actor in the operator config")
     report = ClusterSession(config).approve(resource, actor=actor)
     choose_output(as_json=as_json).show(report)
     return report.exit_code

@@ -15,7 +15,7 @@ validate_app = new_app()
 def init(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
     """Write an example of a cluster: a config with comments, a schema, queries and policies.
 
-    It validates as it is. Nothing is written if one of its files exists already.
+    The example is valid without changes. Nothing is written if one of its files already exists.
     """
     from omnigraph.cluster.example import write_example  # noqa: PLC0415 - for a command line that makes sense
 
@@ -29,7 +29,7 @@ def init(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
 def validate(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
     """Check the directory of a cluster: its config, schemas, queries and policies; each finding has file and line.
 
-    Looks at files alone, at nothing that was applied. Exits with the code of the kind of the first error.
+    Checks only the files, not the applied state. Exits with the code of the kind of the first error.
     """
     from omnigraph.cluster.config.validation import validate_cluster  # noqa: PLC0415 - it brings both languages
 

@@ -21,7 +21,7 @@ LockId = Annotated[str, typer.Argument(metavar="LOCK_ID", help="The id of the lo
 
 @status_app.command()
 def status(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
-    """Show the ledger, its lock, and what is wrong with the stored texts. Looks at no graph and takes no lock."""
+    """Show the ledger, its lock, and problems of the stored texts. Reads no graph and takes no lock."""
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
     report = ClusterSession(config).status()
@@ -31,7 +31,7 @@ def status(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
 
 @refresh_app.command()
 def refresh(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
-    """Bring the ledger in line with the graphs and the stored texts as they are; the next plan shows the drift."""
+    """Update the ledger from the actual graphs and stored texts; the next plan shows the drift."""
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
     report = ClusterSession(config).refresh()
@@ -41,7 +41,7 @@ def refresh(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
 
 @import_app.command("import")
 def import_graphs(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
-    """Make the first ledger of a cluster from the graphs that are there already; none is fine."""
+    """Create the ledger of a cluster from the existing graphs, if there are any."""
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
     report = ClusterSession(config).import_graphs()
@@ -51,7 +51,7 @@ def import_graphs(*, config: ConfigDir = ".", as_json: AsJson = False) -> int:
 
 @force_unlock_app.command("force-unlock")
 def force_unlock(*, lock_id: LockId, config: ConfigDir = ".", as_json: AsJson = False) -> int:
-    """Remove the lock of a command that is gone. Make sure that it is: two commands at once get in each other's way."""
+    """Remove the lock of a crashed command. Make sure that it is not running: concurrent commands can interfere."""
     from omnigraph.cluster.session import ClusterSession  # noqa: PLC0415 - it brings the engine
 
     report = ClusterSession(config).force_unlock(lock_id)

@@ -45,14 +45,16 @@ if TYPE_CHECKING:
 app = new_group(
     "Run graph algorithms.",
     {
-        "run": Entry(app=f"{__name__}:run_app", summary="Run an algorithm, and show or write what it finds."),
+        "run": Entry(app=f"{__name__}:run_app", summary="Run an algorithm, and show or write its result."),
         "list": Entry(
             app=f"{__name__}:list_app", summary="List the algorithms and their parameters.", capability="local"
         ),
     },
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The algorithm, such as pagerank; `algorithm list` has all.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The algorithm, such as pagerank; `algorithm list` shows them all.")
+]
 
 
 @record
@@ -61,13 +63,14 @@ class AlgorithmOptions:
 
     edges: Annotated[
         list[str] | None,
-        typer.Option("--edges", metavar="TYPE", help="An edge type to walk; may be repeated. All types without it."),
+        typer.Option("--edges", metavar="TYPE", help="An edge type to follow, all by default; may be repeated."),
     ] = None
     weight: Annotated[
-        str | None, typer.Option("--weight", metavar="PROPERTY", help="The property that weighs edges.")
+        str | None, typer.Option("--weight", metavar="PROPERTY", help="The property with the weights of edges.")
     ] = None
     direction: Annotated[
-        str | None, typer.Option("--direction", metavar="WAY", help="Walk edges out, in, or both.")
+        str | None,
+        typer.Option("--direction", metavar="WAY", help="The direction in which edges are followed: out, in or both."),
     ] = None
     sources: Annotated[
         list[str] | None,
@@ -82,13 +85,13 @@ class AlgorithmOptions:
         """Return the parameters by name.
 
         Raises:
-            UsageError: one is given twice, or not of its form.
+            UsageError: one occurs twice, or not of its form.
         """
         named = {"weight": self.weight, "direction": self.direction, "sources": self.sources, "target": self.target}
         given = {name: value for name, value in named.items() if value}
         single = read_params(None, None, self.param or ()) or {}
         for name in sorted(given.keys() & single.keys()):
-            raise usage_error(f"parameter '{name}' is given twice", value=name, expected="an option or --param")
+            raise usage_error(f"parameter '{name}' occurs twice", value=name, expected="an option or --param")
         return {**given, **single}
 
 
@@ -125,8 +128,8 @@ def run_algorithm(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Run a graph algorithm on a branch or on an earlier state.
 
-    Rows are about nodes, the highest value first or group by group. With --write, the value of each node becomes a
-    property of it; nodes that have that value already are not written. The schema must have the property.
+    The result has a row for each node, sorted by value or by group. With --write, the values are stored in a property,
+    which the schema must have; nodes that already have their value are not written.
     """
     refuse_two_states(branch, snapshot)
     if write is not None and snapshot is not None:
@@ -146,7 +149,7 @@ def run_algorithm(  # noqa: PLR0913 - one parameter per option
         asked = {"--message": commit.message, "--if-commit": expected_head, "--max-affected": max_affected}
         for flag, value in asked.items():
             if value is not None:
-                raise usage_error(f"{flag} is about a commit, and nothing is written", expected="--write as well")
+                raise usage_error(f"{flag} needs --write: without it nothing is committed", expected="--write as well")
         with open_graph(graph_address(graph), mode="read_only") as backend:
             _show(backend.execute(RunAlgorithmRequest(**shared, at=snapshot)), chosen)
         return 0

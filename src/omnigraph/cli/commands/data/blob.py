@@ -56,7 +56,7 @@ class BlobOptions:
     entity: Annotated[EntityKind, typer.Argument(metavar="ENTITY", help="node or edge.")]
     type_name: Annotated[str, typer.Argument(metavar="TYPE", help="The type of the node or edge.")]
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the node or edge.")]
-    name: Annotated[str, typer.Argument(metavar="PROPERTY", help="The property that is the Blob.")]
+    name: Annotated[str, typer.Argument(metavar="PROPERTY", help="The Blob property.")]
     branch: ReadBranch = None
     snapshot: AtSnapshot = None
 
@@ -92,15 +92,15 @@ def get_blob(
         typer.Option("--out", metavar="PATH", help="Write to this file; - is standard output, a terminal too."),
     ] = None,
 ) -> int:
-    """Write the bytes of a Blob as they are, to standard output or to a file.
+    """Write the bytes of a Blob to standard output or to a file.
 
-    Bytes are read as they are written, so that a Blob of any size takes little memory. A file is replaced when all of
-    them have arrived. Nothing is written to a terminal unless --out - says so. Content that the graph keeps only the
-    address of is not fetched; the error names the address.
+    Bytes are streamed, so a Blob of any size needs little memory. A file is replaced only after all bytes have arrived.
+    Nothing is written to a terminal without --out -. Content of which the graph stores only the address is not fetched;
+    the error names the address.
     """
     refuse_two_states(blob.branch, blob.snapshot)
     if offset + (length or 0) > _FARTHEST:
-        raise usage_error("--offset and --length end too far", value=str(offset), expected=f"at most {_FARTHEST}")
+        raise usage_error("--offset and --length are too large", value=str(offset), expected=f"at most {_FARTHEST}")
     if out is None and sys.stdout.isatty():
         raise usage_error(
             "bytes are not written to a terminal",
@@ -114,7 +114,7 @@ def get_blob(
         # An empty Blob has no byte to begin at, and can be read all the same.
         if offset >= size and (offset or size):
             details = ByteRange(start=offset, end=max(offset, end), length=size)
-            raise BlobRangeError(f"--offset {offset} is behind the last of {size} bytes", details=details)
+            raise BlobRangeError(f"--offset {offset} is past the end: the blob has {size} bytes", details=details)
         pieces = _pieces(backend, request, offset, end)
         # The first bytes are here before a file is touched.
         first = next(pieces, b"")
@@ -184,7 +184,7 @@ stat_app = new_app()
 @stat_app.command("stat")
 @expand_options
 def stat_blob(*, graph: GraphOptions, blob: BlobOptions, as_json: AsJson = False) -> int:
-    """Show how many bytes a Blob has and its tag, or the address of its content; none of it is read."""
+    """Show the size and the tag of a Blob, or the address of its content, without reading it."""
     refuse_two_states(blob.branch, blob.snapshot)
     with open_graph(graph_address(graph), mode="read_only") as backend:
         request = blob.find(backend)
@@ -221,5 +221,5 @@ def _lines(blob: BlobOptions, request: ReadBlobRequest, found: BlobPart) -> Iter
         yield f"  size {found.size} bytes"
         yield f"  tag {found.tag}"
     else:
-        yield f"  kept at {found.uri}"
+        yield f"  stored at {found.uri}"
     yield f"  commit {request.at}"

@@ -72,7 +72,7 @@ def embed(  # noqa: PLR0913 - one parameter per option
     commit_every: Annotated[
         int | None, typer.Option("--commit-every", metavar="N", min=1, help="Make a commit for every N vectors.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the stale vectors, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the stale vectors; write nothing.")] = False,
     files: FileOptions,
     spark_options: SparkOptions,
     branch: Branch = "main",
@@ -82,12 +82,11 @@ def embed(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Compute the vectors of a graph whose texts have changed, or that are missing.
 
-    Vectors with @embed are compared with the history of the branch, so that only those are computed whose text was
-    changed since. They are stored as one commit; a run that is stopped has stored nothing, or whole commits of
-    --commit-every, and running it again goes on.
+    Only vectors with @embed whose text has changed since they were computed are computed again. They are stored in one
+    commit, or in several with --commit-every; after an interruption, run the command again to continue.
 
     With --seed, or --input, --output and --spec, the records of a JSONL file get vectors before they are loaded; no
-    graph takes part.
+    graph is needed.
     """
     shows_bar = not as_json and sys.stderr.isatty()
     if files.is_given or files.clean or files.select:
@@ -117,7 +116,7 @@ def embed(  # noqa: PLR0913 - one parameter per option
     )
     if commit_every is not None and (every or expected_head is not None):
         raise usage_error(
-            "--commit-every goes on from what is stale", expected="neither --reembed-all nor --if-commit beside it"
+            "--commit-every cannot be combined with --reembed-all or --if-commit", expected="--commit-every alone"
         )
     with open_graph(address) as backend, _bar(is_wanted=shows_bar) as progress:
         if choose_plainly(spark).is_spark:
@@ -211,7 +210,7 @@ def _chosen(files: FileOptions) -> EmbedFiles:
             raise usage_error("--seed names input, output and spec itself", value=files.seed, expected="--seed alone")
         return read_manifest(files.seed)
     if files.source is None or files.output is None or files.spec is None:
-        raise usage_error("the files are not all named", expected="--seed, or --input, --output and --spec")
+        raise usage_error("some of the three files are missing", expected="--seed, or --input, --output and --spec")
     return EmbedFiles(source=Path(files.source), output=Path(files.output), spec=read_spec(files.spec))
 
 

@@ -18,7 +18,7 @@ from omnigraph.cli.engines import (
     open_spark,
 )
 from omnigraph.cli.graphs import graph_address, local_backend, open_graph
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import (
     AsJson,
     AtSnapshot,
@@ -90,7 +90,7 @@ class ExportReport:
         return self.choice.to_remarks()
 
 
-@app.command()
+@app.command(epilog=example("omnigraph export crm --to backup"))
 @expand_options
 def export(
     *,

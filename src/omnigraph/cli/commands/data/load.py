@@ -29,7 +29,7 @@ from omnigraph.cli.graphs import (
     local_backend,
     open_graph,
 )
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import (
     AsJson,
     BlobBases,
@@ -211,7 +211,7 @@ def _run_served(backend: CommandBackend, order: LoadOrder, *, shows_bar: bool) -
 
 def _local_only(order: LoadOrder) -> str | None:
     if order.has_blob_bases:
-        return "external blobs are taken in by one process"
+        return "external blobs are read by one process"
     return "a patch runs in one process" if order.patch else None
 
 
@@ -303,7 +303,7 @@ class DeleteRule(StrEnum):
     REFUSE = "refuse"
 
 
-@app.command()
+@app.command(epilog=example("omnigraph load crm --data people.jsonl --mode merge"))
 @expand_options
 def load(  # noqa: PLR0913 - one parameter per option
     *,
@@ -363,7 +363,10 @@ def load(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--cluster-by",
             metavar="TYPE=COLUMN",
-            help="On Spark: sort the rows of a type by a column; `key` alone sorts all types by key; may be repeated.",
+            help=(
+                "On Spark: sort the rows of a type by a column, or with `key` those of all types by "
+                "key; may be repeated."
+            ),
         ),
     ] = None,
     spark_options: SparkOptions,
@@ -380,11 +383,11 @@ def load(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Load rows from files in a single atomic commit.
 
-    JSONL files (.jsonl, .ndjson) name the type of each row; CSV, Parquet and Arrow files hold rows of one type, given
-    by --table or else by the file name, and so do JSONL files given by --table, whose lines are plain objects. gzip,
-    zstd and exported folders are recognised, and so are folders with a mapping.yaml. By default, large inputs are
-    loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
-    exists or --on-conflict refuse meets a conflict.
+    JSONL files (.jsonl, .ndjson) name the type of each row. CSV, Parquet and Arrow files have rows of one type, which
+    --table or else the file name determines; JSONL files passed with --table have plain objects of that type. Files
+    compressed with gzip or zstd, exported folders, and folders with a mapping.yaml are recognised. By default, large
+    inputs are loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row
+    already exists or --on-conflict refuse meets a conflict.
     """
     address = graph_address(graph)
     if mode is Mode.OVERWRITE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
 from omnigraph.cli.graphs import CommandBackend, consents, graph_address, open_graph
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import (
     AsJson,
     BlobBases,
@@ -88,7 +88,7 @@ def _with_each(given: Any, each: Sequence[str]) -> Any:
         if not (name and equals):
             raise usage_error(f"invalid --param '{text}'", value=text, expected="NAME=VALUE")
         if name in single:
-            raise usage_error(f"parameter '{name}' is given twice", value=text, expected="each name once")
+            raise usage_error(f"parameter '{name}' occurs twice", value=text, expected="each name once")
         single[name] = parameter_value(value, "--param")
     return {**(given or {}), **single}
 
@@ -96,7 +96,7 @@ def _with_each(given: Any, each: Sequence[str]) -> Any:
 app = new_app()
 
 
-@app.command()
+@app.command(epilog=example("""omnigraph mutate crm -e 'query add() { insert Person { name: "Eve" } }'"""))
 @expand_options
 def mutate(  # noqa: PLR0913 - one parameter per option
     *,
@@ -118,10 +118,9 @@ def mutate(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Insert, update and delete rows with a query, in a single atomic commit.
 
-    Without --query and -e, NAME is a stored query: one of the server, or one of the files that --queries names.
-    Exits with code 3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit given by
-    --if-commit, 9 if more than --max-affected entities would change. On a terminal, it asks before it changes more
-    than 10,000.
+    Without --query and -e, NAME is a stored query of the server, or of the files that --queries names. Exits with code
+    3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit of --if-commit, 9 if more than
+    --max-affected entities would change. On a terminal, it asks before it changes more than 10,000.
     """
     asked: dict[str, Any] = {
         "params_form": "strict",
@@ -195,7 +194,7 @@ def read_query(path: str | None, text: str | None, name: str | None) -> InputFil
     if text is None:
         named = f"query '{name}'" if name else "a query"
         raise usage_error(
-            f"no text given for {named}", expected="--query or -e", hint="give it with --query FILE or -e TEXT"
+            f"no query text for {named}", expected="--query or -e", hint="pass it with --query FILE or -e TEXT"
         )
     if not text.strip():
         raise usage_error("the query text is empty", expected="a query", hint="write the query after -e")

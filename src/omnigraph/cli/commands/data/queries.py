@@ -31,9 +31,10 @@ list_app = new_app()
 @list_app.command("list")
 @expand_options
 def list_stored(*, graph: GraphOptions, queries: StoredFiles = None, as_json: AsJson = False) -> int:
-    """List the stored queries by name, with their parameters and what they say of themselves.
+    """List the stored queries by name, with their parameters and descriptions.
 
-    A server is asked for its own. Without one, --queries names files; what they declare needs no graph.
+    With a server, its stored queries are listed; otherwise those of the files that --queries names, without opening a
+    graph.
     """
     place, found = list_entries(graph, queries)
     has_tools = place is None or place.has_tools
@@ -53,7 +54,7 @@ validate_app = new_app()
 def validate(
     *, graph: GraphOptions, queries: StoredFiles = None, branch: Branch = "main", as_json: AsJson = False
 ) -> int:
-    """Check every stored query against the schema that a branch has now. Exits with code 1 if one is broken.
+    """Check every stored query against the current schema of a branch. Exits with code 1 if one is broken.
 
     A server checks its own; --queries names files to check against the schema of a graph's storage.
     """

@@ -20,7 +20,7 @@ from omnigraph.cli.engines import (
 )
 from omnigraph.cli.files import refuse_second_stdin
 from omnigraph.cli.graphs import CommandBackend, graph_address, local_backend, open_graph
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.options import (
     AsJson,
@@ -69,7 +69,9 @@ Memory = Annotated[
 ]
 TraversalMode = Annotated[
     Traversal,
-    typer.Option("--mode", help="Traverse edges by index, in memory (csr), or whichever seems cheaper (auto)."),
+    typer.Option(
+        "--mode", help="Follow edges through the index, in memory (csr), or by estimated cost (auto, the default)."
+    ),
 ]
 
 
@@ -82,7 +84,7 @@ Probes = Annotated[
         "--probes",
         metavar="N",
         min=1,
-        help="Partitions of an index that an approximate search looks at; 32 if not given.",
+        help="Partitions that an approximate vector search reads; 32 by default.",
     ),
 ]
 
@@ -254,7 +256,7 @@ def _write_table(result: Result, stream: TextIO) -> None:
 query_app = new_app()
 
 
-@query_app.command()
+@query_app.command(epilog=example("omnigraph query crm -e 'query names() { match { $p: Person } return { $p.name } }'"))
 @expand_options
 def query(
     *,
@@ -267,9 +269,9 @@ def query(
 ) -> int:
     """Run a read query on the newest state of a branch or on an earlier one.
 
-    Without --query and -e, NAME is a stored query: one of the server, or one of the files that --queries names.
-    --json means --format json, with errors as JSON too. Nothing is printed unless the whole read succeeds.
-    A query runs on Spark only with --engine spark or a Spark setting; the rows are the same.
+    Without --query and -e, NAME is a stored query of the server, or of the files that --queries names. --json means
+    --format json, with errors as JSON too. Nothing is printed unless the whole read succeeds. A query runs on Spark
+    only with --engine spark or a Spark setting; the rows are the same.
     """
     spark = spark_options.request()
     chosen = choose_format(as_json=as_json, given=form)
@@ -305,7 +307,7 @@ def _run(backend: CommandBackend, request: QueryRequest, spark: SparkRequest) ->
 explain_app = new_app()
 
 
-@explain_app.command()
+@explain_app.command(epilog=example("omnigraph explain crm -e 'query q() { match { $p: Person } return { $p.name } }'"))
 @expand_options
 def explain(
     *,

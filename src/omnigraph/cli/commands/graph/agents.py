@@ -29,12 +29,16 @@ def mcp(
     *,
     graph: GraphOptions,
     branch: Annotated[
-        str, typer.Option("--branch", metavar="NAME", help="The branch that is read, and where fresh branches begin.")
+        str, typer.Option("--branch", metavar="NAME", help="The branch to read, and to start new branches from.")
     ] = "main",
     actor: Actor = None,
     queries: Annotated[
         list[str] | None,
-        typer.Option("--queries", metavar="PATH", help="A .gq file or a folder of stored queries; may repeat."),
+        typer.Option(
+            "--queries",
+            metavar="PATH",
+            help="A .gq file with stored queries, or a folder of such files; may be repeated.",
+        ),
     ] = None,
     query_tools: Annotated[
         int,
@@ -42,19 +46,19 @@ def mcp(
             "--query-tools",
             metavar="N",
             min=0,
-            help='How many stored queries with @mcp("expose") become tools of their own.',
+            help='Maximum number of stored queries with @mcp("expose") that become tools.',
         ),
     ] = 20,
     allow_main: Annotated[
-        bool, typer.Option("--allow-main", help="Let the agent change main, and --branch, without asking a person.")
+        bool, typer.Option("--allow-main", help="Allow changes of main and --branch without a person's consent.")
     ] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that writes.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Provide read-only tools.")] = False,
 ) -> int:
-    """Offer a graph to an agent as tools, over the Model Context Protocol on standard input and output.
+    """Serve a graph to an AI agent as tools, over the Model Context Protocol on standard input and output.
 
-    A client starts this command and stops it. What the agent writes goes to a fresh branch below agents/ACTOR/ unless
-    it names another; a write to main, or to --branch, and a merge into them ask the person at the client first, unless
-    --allow-main is given.
+    The agent's client starts and stops this command. Writes go to a new branch below agents/ACTOR/ unless the agent
+    names another. Writes to main or to --branch, and merges into them, need the consent of the person at the client,
+    unless --allow-main is set.
     """
     address = graph_address(graph)
     read_branch = str(BranchName.parse(branch))
@@ -69,7 +73,7 @@ def mcp(
             "--queries does not apply to a graph of a server",
             value=queries[0],
             expected="no --queries",
-            hint="leave it out; the server has stored queries of its own",
+            hint="leave it out; the server has its own stored queries",
         )
 
     with open_graph(address, mode="read_only" if read_only else "read_write") as backend:

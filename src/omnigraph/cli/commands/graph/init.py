@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.files import read_input
 from omnigraph.cli.graphs import graph_address
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cluster.managed import refuse_managed
@@ -18,7 +18,7 @@ from omnigraph.store.location import Storage
 init_app = new_app()
 
 
-@init_app.command()
+@init_app.command(epilog=example("omnigraph init crm --schema crm.pg"))
 @expand_options
 def init(
     *,
@@ -28,7 +28,7 @@ def init(
 ) -> int:
     """Create a graph with an empty table for each type of a schema.
 
-    Fails if a graph already exists there; leftovers of a failed attempt do not matter.
+    Fails if a graph already exists there; leftovers of a failed attempt do not count as one.
     """
     uri = graph_address(graph, is_direct=True)
     source = read_input(schema)

@@ -11,7 +11,7 @@ from omnigraph.catalog import Catalog, compile_schema
 from omnigraph.catalog.lint import SchemaFinding, lint_schema
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import graph_address, open_storage
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import AsJson, GraphOptions, expand_options
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.usage import usage_error
@@ -119,7 +119,7 @@ class _Schema:
     source: SchemaSource
 
 
-@lint_app.command()
+@lint_app.command(epilog=example("omnigraph lint --schema crm.pg --query queries.gq"))
 @expand_options
 def lint(
     *,
@@ -138,8 +138,8 @@ def lint(
 ) -> int:
     """Check a schema on its own, or query files against it.
 
-    The schema comes from --schema, or else from a branch of the graph. Exits with code 2 if there is an error;
-    warnings and infos do not count.
+    The schema comes from --schema, or else from a branch of the graph. Exits with code 2 if there is an error; warnings
+    and infos do not change the exit code.
     """
     query_paths = query or []
     refuse_second_stdin([*([] if schema is None else [schema]), *query_paths])

@@ -16,7 +16,7 @@ from omnigraph.cli.engines import (
     open_spark,
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_storage
-from omnigraph.cli.lazy import new_app
+from omnigraph.cli.lazy import example, new_app
 from omnigraph.cli.options import AsJson, Branch, Consent, GraphOptions, Message, Quiet, Types, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
@@ -38,11 +38,11 @@ status_app = new_app()
 
 Storage = Annotated[
     bool,
-    typer.Option("--storage", help="Also measure all stored files; the more states are kept, the longer it takes."),
+    typer.Option("--storage", help="Also measure all stored files, which takes longer the more states there are."),
 ]
 
 
-@status_app.command()
+@status_app.command(epilog=example("omnigraph status crm"))
 @expand_options
 def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False) -> int:
     """Show rows, fragments, indexes, projections and writes in progress, with advice. Writes nothing."""
@@ -71,9 +71,9 @@ def optimize(
 ) -> int:
     """Compact the tables of a branch, and bring its indexes and projections up to date.
 
-    Runs concurrently with writers, changes no query result and removes nothing. Tables that the branch only inherits
-    are left to the branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark
-    or a Spark setting, executors do the work.
+    Runs concurrently with writers, changes no query result and removes nothing. Tables inherited from another branch
+    are not changed. A second run has nothing to do and makes no commit. With --engine spark or a Spark setting,
+    executors do the work.
     """
     spark = spark_options.request()
     address = graph_address(graph, is_direct=True)
@@ -120,7 +120,7 @@ def parse_duration(text: str) -> int:
 cleanup_app = new_app()
 
 
-@cleanup_app.command()
+@cleanup_app.command(epilog=example("omnigraph cleanup crm --keep 10"))
 @expand_options
 def cleanup(
     *,
@@ -143,9 +143,9 @@ def cleanup(
 ) -> int:
     """Remove old states, and the files that only they need.
 
-    Give --keep, --older-than or both; with both, a state is removed only if neither keeps it. The newest state of
-    every branch, tagged states, and the states that branches started from or could be merged from always stay. A
-    removed state can never be read again, though its commit stays listed.
+    Use --keep, --older-than or both; with both, a state is removed only if neither retains it. The newest state of
+    every branch, tagged states, and the states that branches or later merges need are always retained. A removed state
+    can never be read again; its commit stays listed.
     """
     address = graph_address(graph, is_direct=True)
     older_than_s = None if older_than is None else parse_duration(older_than)
@@ -190,9 +190,9 @@ def repair(
     """Show tables that were changed by something other than omnigraph, and adopt or discard the changes.
 
     A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard. Damaged
-    projections are shown, too, and dropped with --confirm; optimize builds them again. Damaged claims of writes, which
-    block the branch, are shown with what storage says of them; --confirm settles those that can be settled safely.
-    Exits with code 11 if a change still needs a decision, or a damaged claim was left alone.
+    projections are also shown, and dropped with --confirm; optimize rebuilds them. Damaged claims of writes, which
+    block the branch, are shown with the evidence in storage; --confirm resolves those that can be resolved safely.
+    Exits with code 11 if a change still needs a decision, or if a damaged claim remains.
     """
     address = graph_address(graph, is_direct=True)
     order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
@@ -253,10 +253,10 @@ def migrate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Raise the storage format of every branch to the newest that this version of omnigraph has.
+    """Upgrade every branch to the newest storage format of this version of omnigraph.
 
-    Nothing else raises it: until then, older versions of omnigraph can read and write the graph; afterwards they refuse
-    it. No row, commit, branch or tag changes, and others may go on writing. After an interruption, run it again.
+    No other command does this: before, older versions of omnigraph can read and write the graph; afterwards they refuse
+    it. No row, commit, branch or tag changes, and other writers can continue. After an interruption, run it again.
     """
     address = graph_address(graph, is_direct=True)
     if not preview:

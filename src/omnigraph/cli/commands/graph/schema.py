@@ -11,7 +11,7 @@ from omnigraph.catalog import assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import ServedAddress, echo_target, graph_address, open_graph
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
+from omnigraph.cli.lazy import Entry, LazyGroup, example, new_app, new_group
 from omnigraph.cli.options import (
     AllowDataLoss,
     AsJson,
@@ -77,7 +77,7 @@ app = new_group(
 infer_app = new_app()
 
 
-@infer_app.command()
+@infer_app.command(epilog=example("omnigraph schema infer people.jsonl"))
 @expand_options
 def infer(
     *,
@@ -85,7 +85,7 @@ def infer(
         list[str] | None, typer.Argument(metavar="[FILES]...", help="JSONL, CSV and Parquet files, folders and globs.")
     ] = None,
     table_options: TableOptions,
-    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Look at so many rows of each file.")] = (
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Read at most N rows of each file.")] = (
         100_000
     ),
     as_json: AsJson = False,
@@ -107,7 +107,7 @@ def infer(
 apply_app = new_app()
 
 
-@apply_app.command()
+@apply_app.command(epilog=example("omnigraph schema apply crm --schema crm2.pg"))
 @expand_options
 def apply(
     *,
@@ -121,9 +121,9 @@ def apply(
 ) -> int:
     """Migrate a graph to a new schema: tables, rows and schema change in a single atomic commit.
 
-    Added rules are checked against the existing rows. Unless --allow-data-loss is given, earlier commits still show
-    what was dropped. Exits with code 2 if a step is refused or a row breaks an added rule, 3 if another process wrote
-    to a table that had to change.
+    Added rules are checked against the existing rows. Without --allow-data-loss, earlier commits still have the dropped
+    data. Exits with code 2 if a step is refused or a row breaks an added rule, 3 if another process wrote to a table
+    that had to change.
     """
     address = graph_address(graph)
     desired = read_input(desired_path)
@@ -194,7 +194,7 @@ class SchemaPlanReport:
         return [f"warning: {diagnostic}" for diagnostic in self.plan.diagnostics]
 
 
-@plan_app.command()
+@plan_app.command(epilog=example("omnigraph schema plan crm --schema crm2.pg"))
 @expand_options
 def plan(
     *,
@@ -212,7 +212,7 @@ def plan(
 ) -> int:
     """Show the steps that migrate a graph or a schema file to a new schema. Changes nothing.
 
-    Every step is listed, including refused ones. Exits with code 2 if a step is refused.
+    Every step is listed, including those that are refused. Exits with code 2 if a step is refused.
     """
     if accepted_path is not None and graph.given is not None:
         raise usage_error(

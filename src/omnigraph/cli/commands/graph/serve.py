@@ -31,21 +31,27 @@ class ProviderOptions:
     ] = None
     oidc_audience: Annotated[
         str | None,
-        typer.Option("--oidc-audience", metavar="NAME", help="What tokens of the provider must be issued for."),
+        typer.Option("--oidc-audience", metavar="NAME", help="The audience that tokens must have."),
     ] = None
     oidc_jwks_url: Annotated[
         str | None,
         typer.Option(
-            "--oidc-jwks-url", metavar="URL", help="Where the keys of the provider are, if it shall not be asked."
+            "--oidc-jwks-url",
+            metavar="URL",
+            help="The URL of the signing keys, if not the one in the provider's metadata.",
         ),
     ] = None
     oidc_actor_claim: Annotated[
         str | None,
-        typer.Option("--oidc-actor-claim", metavar="CLAIM", help="The claim that names the actor; sub if not given."),
+        typer.Option(
+            "--oidc-actor-claim", metavar="CLAIM", help="The claim with the name of the actor; sub by default."
+        ),
     ] = None
     oidc_groups_claim: Annotated[
         str | None,
-        typer.Option("--oidc-groups-claim", metavar="CLAIM", help="The claim that lists groups; groups if not given."),
+        typer.Option(
+            "--oidc-groups-claim", metavar="CLAIM", help="The claim with the list of groups; groups by default."
+        ),
     ] = None
 
     def variables(self) -> dict[str, str]:
@@ -63,24 +69,23 @@ def serve(
     *,
     graph: GraphOptions,
     bind: Annotated[
-        str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen; port 0 takes any free one.")
+        str, typer.Option("--bind", metavar="HOST:PORT", help="The address to listen on; port 0 picks a free port.")
     ] = "127.0.0.1:8080",
     queries: StoredFiles = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="FILE", help="The policy bundle that decides who may do what.")
+        str | None, typer.Option("--policy", metavar="FILE", help="The policy bundle with the permissions of actors.")
     ] = None,
     unauthenticated: Annotated[
-        bool, typer.Option("--unauthenticated", help="Let everyone who reaches the server do everything.")
+        bool, typer.Option("--unauthenticated", help="Run without authentication: every client may do everything.")
     ] = False,
-    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Do not offer the graph to agents at /mcp.")] = False,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Do not serve MCP at /mcp.")] = False,
     oidc: ProviderOptions,
 ) -> int:
     """Serve one graph over HTTP until interrupted.
 
-    Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error. Unless the environment names
-    tokens, or --policy or --oidc-issuer is given, a token is made for this run and printed first, as
-    OMNIGRAPH_BEARER_TOKEN=TOKEN. Its holder may do everything, and commands that ask the server read it from that
-    variable.
+    Prints OMNIGRAPH_LISTEN_ADDR=HOST:PORT once it listens; logs go to standard error. Without tokens in the
+    environment, --policy and --oidc-issuer, a token is generated and printed first, as OMNIGRAPH_BEARER_TOKEN=TOKEN. It
+    allows everything; client commands read it from that variable.
     """
     address = graph_address(graph, is_direct=True)
     from omnigraph.operations.query_files import discover_queries  # noqa: PLC0415 - for arguments that make sense

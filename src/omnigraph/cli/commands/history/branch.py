@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli.commands.history.conflicts import ConflictOptions
 from omnigraph.cli.engines import SparkOptions, on_engine
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
-from omnigraph.cli.lazy import Entry, new_app, new_group
+from omnigraph.cli.lazy import Entry, example, new_app, new_group
 from omnigraph.cli.options import (
     Actor,
     AsJson,
@@ -45,7 +45,7 @@ app = new_group(
 create_app = new_app()
 
 
-@create_app.command()
+@create_app.command(epilog=example("omnigraph branch create crm draft"))
 @expand_options
 def create(
     *,
@@ -90,8 +90,8 @@ def delete(
 ) -> int:
     """Permanently delete a branch and its own commits.
 
-    Fails if another branch or a tag depends on it. A command that was interrupted can be repeated: a branch that was
-    deleted before is no error.
+    Fails if another branch or a tag depends on it. An interrupted command can be repeated: it succeeds if the branch is
+    already deleted.
     """
     address = graph_address(graph)
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
@@ -106,7 +106,7 @@ def delete(
 list_app = new_app()
 
 
-@list_app.command("list")
+@list_app.command("list", epilog=example("omnigraph branch list crm --verbose"))
 @expand_options
 def list_branches(
     *,
@@ -116,7 +116,7 @@ def list_branches(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """List the branches by name; with --verbose, JSON holds an object per branch instead of its name."""
+    """List the branches by name; with --verbose, JSON has an object per branch instead of its name."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(ListBranchesRequest())
     found = tuple(sorted(found, key=lambda status: status.name))
@@ -131,7 +131,7 @@ def list_branches(
 merge_app = new_app()
 
 
-@merge_app.command()
+@merge_app.command(epilog=example("omnigraph branch merge crm draft --preview"))
 @expand_options
 def merge(  # noqa: PLR0913 - one for each option or group of options
     *,
@@ -140,7 +140,7 @@ def merge(  # noqa: PLR0913 - one for each option or group of options
     target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
     conflicts: ConflictOptions,
     spark_options: SparkOptions,
-    preview: Annotated[bool, typer.Option("--preview", help="Show what the merge would do; change nothing.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Show the result of the merge; change nothing.")] = False,
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards, if nothing depends on it.")
     ] = False,
@@ -151,11 +151,11 @@ def merge(  # noqa: PLR0913 - one for each option or group of options
 ) -> int:
     """Merge one branch into another in a single atomic commit, schema and rows against their common ancestor.
 
-    What both sides changed differently is a conflict unless --resolve or --resolve-with settles it. Exits with code 3
-    on conflicts; --preview shows them and exits with code 0. To decide them one by one, write them to a file with
-    --conflicts-out, fill in the resolution of each (ours, theirs, base, or {"value": ...}), and merge with
-    --resolve-with. A merge that landed exits with code 0, also when --delete-branch is refused. With --engine spark or
-    a Spark setting, executors compare and write the rows.
+    Rows that both sides changed differently are conflicts unless --resolve or --resolve-with resolves them. Exits with
+    code 3 on conflicts; --preview shows them and exits with code 0. To decide them one by one, write them to a file
+    with --conflicts-out, fill in the resolution of each (ours, theirs, base, or {"value": ...}), and merge with
+    --resolve-with. A completed merge exits with code 0, even if --delete-branch is refused. With --engine spark or a
+    Spark setting, executors compare and write the rows.
     """
     spark = spark_options.request()
     address = graph_address(graph)

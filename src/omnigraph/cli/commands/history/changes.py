@@ -44,7 +44,7 @@ app = new_group(
         "poll": Entry(app=f"{__name__}:poll_app", summary="Show what was committed since a cursor."),
         "follow": Entry(app=f"{__name__}:follow_app", summary="Print changes as they are committed."),
         "apply": Entry(app=f"{__name__}:apply_app", summary="Apply the changes of another graph."),
-        "applied": Entry(app=f"{__name__}:applied_app", summary="Show how far feeds were applied."),
+        "applied": Entry(app=f"{__name__}:applied_app", summary="Show the last applied position of each feed."),
         "baseline": Entry(app=f"{__name__}:baseline_app", summary="Export a state to start a feed from."),
     },
 )
@@ -77,8 +77,11 @@ def poll(
     Every commit is delivered whole and at least once; if a response is lost, poll again with the same cursor.
     """
     if start is None and cursor is None:
-        hint = "a first poll says --start now or --start beginning, a later one --cursor with what the last one printed"
-        raise usage_error("a poll needs a place to start", expected="--start or --cursor", hint=hint)
+        hint = (
+            "pass --start now or --start beginning to the first poll, and --cursor with the printed "
+            "cursor to later ones"
+        )
+        raise usage_error("a poll needs a position to start from", expected="--start or --cursor", hint=hint)
     request = PollChangesRequest(
         branch=branch,
         start=start,
@@ -143,9 +146,9 @@ def follow(
     branch: Branch = "main",
     only: ChangeFilter,
 ) -> int:
-    """Print the changes of a branch behind a place, oldest commit first, until interrupted.
+    """Print the changes of a branch after a position, oldest commit first, until interrupted.
 
-    Each line is a JSON object with some changes and a token: the place behind them, inside a large commit too. To
+    Each line is a JSON object with some changes and a token: the position after them, even inside a large commit. To
     continue later, start from the last token. `changes apply` reads these lines.
     """
     request = FeedRequest(
@@ -194,9 +197,9 @@ def apply(
 ) -> int:
     """Apply the changes that `changes follow` printed for another graph, deletes and edges included.
 
-    Each change is applied exactly once: how far the feed was applied is stored with the commit. Lines that were applied
-    before are skipped, and a gap is refused. The entities keep their ids. If the schema cannot take the rows, the error
-    says which schema to apply first.
+    Each change is applied exactly once: the commit stores the position in the feed. Lines that were applied before are
+    skipped, and a gap is an error. The entities keep their ids. If the schema cannot take the rows, the error says
+    which schema to apply first.
     """
     address = graph_address(graph)
     echo_target("changes apply", address, is_quiet=quiet)
@@ -226,7 +229,7 @@ applied_app = new_app()
 @applied_app.command()
 @expand_options
 def applied(*, graph: GraphOptions, branch: Branch = "main", as_json: AsJson = False) -> int:
-    """Show which feeds of other graphs were applied to a branch, and the token at which each continues."""
+    """Show the feeds of other graphs that were applied to a branch, and the token to continue each from."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(AppliedFeedsRequest(branch=branch))
     lines = [line for one in found for line in one.lines()] or ["(no applied feeds)"]
@@ -250,7 +253,7 @@ def baseline(
 ) -> int:
     """Export the state of a branch, with the cursor to follow later changes from.
 
-    The file holds entities only and can be loaded; the cursor is printed. It is written completely or not at all; a
+    The file has only entities and can be loaded; the cursor is printed. It is written completely or not at all; a
     failure leaves an existing file unchanged.
     """
     request = BaselineRequest(branch=branch, **only.to_fields())

@@ -14,7 +14,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.cli.commands.history.conflicts import ConflictOptions
 from omnigraph.cli.engines import SparkOptions, on_engine
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
-from omnigraph.cli.lazy import Entry, new_app, new_group
+from omnigraph.cli.lazy import Entry, example, new_app, new_group
 from omnigraph.cli.options import (
     AsJson,
     Branch,
@@ -62,7 +62,7 @@ list_app = new_app()
 _FILTERS = ("actor", "operation", "type")
 
 
-@list_app.command("list")
+@list_app.command("list", epilog=example("omnigraph commit list crm --limit 5"))
 @expand_options
 def list_commits(
     *,
@@ -77,20 +77,15 @@ def list_commits(
         list[str] | None,
         typer.Option("--filter", metavar="FIELD=VALUE", help="Only commits with this actor, operation or type."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only commits from this time on.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only commits up to this time.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Include the commits that merges brought.")] = False,
-    graph_drawing: Annotated[
-        bool, typer.Option("--graph", help="Draw how commits follow from each other; implies --full.")
-    ] = False,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only commits since this time.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only commits until this time.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Include commits that came through merges.")] = False,
+    graph_drawing: Annotated[bool, typer.Option("--graph", help="Draw the graph of commits; implies --full.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """List the commits of a branch, newest first.
 
-    With --full the commits of merged branches are listed too, each behind the merge that brought it, also when the
-    branch was deleted.
+    With --full, the commits of merged branches are listed too, each after its merge, even if the branch was deleted.
     """
     wanted = _filters(filters or [])
     with open_graph(graph_address(graph), mode="read_only") as backend:
@@ -174,7 +169,7 @@ def changes(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a commit changed compared with its first parent, entity by entity."""
+    """Show the changes of a commit compared with its first parent, entity by entity."""
     request = CommitChangesRequest(
         commit_id=commit_id,
         page_token=page_token,
@@ -201,7 +196,7 @@ def _report(first: CommitChanges, found: list[EntityChange], last: CommitChanges
 blame_app = new_app()
 
 
-@blame_app.command()
+@blame_app.command(epilog=example("omnigraph blame crm Person Ada"))
 @expand_options
 def blame(
     *,
@@ -217,7 +212,7 @@ def blame(
 ) -> int:
     """Show who wrote each property of one entity, and which commits changed it, newest first.
 
-    The author of a property is named through merges, with the merge that brought it beside.
+    For merged changes, the original author and the merge are shown.
     """
     with open_graph(graph_address(graph), mode="read_only") as backend:
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
@@ -232,7 +227,7 @@ def blame(
 diff_app = new_app()
 
 
-@diff_app.command()
+@diff_app.command(epilog=example("omnigraph diff crm main~1 main"))
 @expand_options
 def diff(
     *,
@@ -249,7 +244,7 @@ def diff(
     spark_options: SparkOptions,
     as_json: AsJson = False,
 ) -> int:
-    """Show what differs between two states, entity by entity, with the values before and after.
+    """Show the differences between two states, entity by entity, with the values before and after.
 
     With --engine spark or a Spark setting, executors compare the rows.
     """

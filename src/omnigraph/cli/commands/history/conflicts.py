@@ -38,7 +38,10 @@ ResolveWith = Annotated[
     typer.Option(
         "--resolve-with",
         metavar="FILE",
-        help="Decide conflicts as this file says, in the form of --conflicts-out; --resolve decides the rest.",
+        help=(
+            "Resolve conflicts with the decisions in this file, which --conflicts-out wrote; "
+            "--resolve decides the rest."
+        ),
     ),
 ]
 ConflictsOut = Annotated[
@@ -46,7 +49,9 @@ ConflictsOut = Annotated[
     typer.Option(
         "--conflicts-out",
         metavar="FILE",
-        help="Write the conflicts to this new file, to be decided there: JSON lines, or CSV if its name ends in .csv.",
+        help=(
+            "Write the conflicts to this new file, to add decisions there: JSON lines, or CSV if its name ends in .csv."
+        ),
     ),
 ]
 
@@ -201,7 +206,7 @@ def _cell(name: str, line: int, column: str, cell: str) -> Any:
         try:
             return json.loads(cell)
         except ValueError as problem:
-            raise _refusal(name, line, f"column '{column}' holds no JSON text") from problem
+            raise _refusal(name, line, f"column '{column}' is not valid JSON") from problem
     return cell
 
 
@@ -230,5 +235,5 @@ def _refusal(name: str, line: int, message: str) -> MergeDecisionError:
     return MergeDecisionError(
         f"{place}: {message}",
         details=DecisionProblems(items=(problem,)),
-        hint="give a file that --conflicts-out wrote, with its resolutions filled in",
+        hint="pass a file that --conflicts-out wrote, with its resolution column filled in",
     )

@@ -51,7 +51,7 @@ app = new_group(
         "show": Entry(app=f"{__name__}:show_app", summary="Show a proposal with its comments."),
         "check": Entry(app=f"{__name__}:check_app", summary="Run the checks on the merged state."),
         "comment": Entry(app=f"{__name__}:comment_app", summary="Comment on a proposal or an entity."),
-        "approve": Entry(app=f"{__name__}:approve_app", summary="Approve the source as it is."),
+        "approve": Entry(app=f"{__name__}:approve_app", summary="Approve the current head of the source."),
         "merge": Entry(app=f"{__name__}:merge_app", summary="Merge a proposal if its checks pass."),
         "close": Entry(app=f"{__name__}:close_app", summary="Close a proposal without merging it."),
     },
@@ -85,7 +85,7 @@ class CheckOptions:
     ] = None
     check_names: Annotated[
         list[str] | None,
-        typer.Option("--check-name", metavar="NAME", help="Only this query of the checks; may be repeated."),
+        typer.Option("--check-name", metavar="NAME", help="Use only this query of the check files; may be repeated."),
     ] = None
 
     def read(self) -> list[bytes]:
@@ -110,18 +110,21 @@ def open_proposal(
     *,
     graph: GraphOptions,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
-    title: Annotated[str, typer.Option("--title", "-t", metavar="TEXT", help="What it is about, in one line.")],
+    title: Annotated[str, typer.Option("--title", "-t", metavar="TEXT", help="The title, in one line.")],
     target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
     description: Annotated[str, typer.Option("--description", metavar="TEXT", help="The rest.")] = "",
     checks: CheckOptions,
     required_approvals: Annotated[
-        int, typer.Option("--approvals", metavar="N", min=0, help="How many others must approve before it is merged.")
+        int,
+        typer.Option(
+            "--approvals", metavar="N", min=0, help="The number of other people who must approve it before the merge."
+        ),
     ] = 0,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Propose to merge a branch into another. The checks are kept with the proposal; nothing is merged yet."""
+    """Propose to merge a branch into another. The checks are stored with the proposal; nothing is merged yet."""
     request = OpenProposalRequest(
         source=source,
         title=title,
@@ -147,7 +150,7 @@ def list_proposals(
     graph: GraphOptions,
     state: Annotated[ShownState, typer.Option("--state", help="Which proposals to list.")] = ShownState.OPEN,
     limit: Limit = 20,
-    after: Annotated[int | None, typer.Option("--after", metavar="N", help="Go on behind this number.")] = None,
+    after: Annotated[int | None, typer.Option("--after", metavar="N", help="Continue after this number.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """List proposals, newest first."""
@@ -177,7 +180,7 @@ check_app = new_app()
 @check_app.command()
 @expand_options
 def check(*, graph: GraphOptions, number: Number, conflicts: ConflictOptions, as_json: AsJson = False) -> int:
-    """Show what merging would do, and run the checks on the merged state. Nothing is changed.
+    """Show the result of the merge, and run the checks on the merged state. Nothing is changed.
 
     Exits with code 3 if there are conflicts or a check does not pass; missing approvals do not count here.
     """
@@ -202,16 +205,18 @@ def comment(
     *,
     graph: GraphOptions,
     number: Number,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text of the comment.")],
     type_name: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="The type of the entity that it is about.")
+        str | None, typer.Option("--type", metavar="TYPE", help="The type of the entity to comment on.")
     ] = None,
-    entity_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id of that entity.")] = None,
+    entity_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The id of the entity to comment on.")
+    ] = None,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Comment on a proposal or, with --type and --id, on an entity; also after it has ended."""
+    """Comment on a proposal or, with --type and --id, on an entity; even after it was merged or closed."""
     request = CommentProposalRequest(
         number=_number(number), text=text, type_name=type_name, entity_id=entity_id, actor=actor
     )
@@ -237,7 +242,7 @@ def approve(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Approve the source branch as it is. Commits made later are not approved; authors cannot approve their own."""
+    """Approve the current head of the source branch, not later commits; authors cannot approve their own."""
     request = ApproveProposalRequest(number=_number(number), head=head, actor=actor)
     found = _write("approve", request, graph, is_quiet=quiet)
     _tell(f"approved proposal {found.number} at {found.source_head}", found, as_json=as_json)
@@ -286,7 +291,7 @@ def close(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Close a proposal without merging it. It stays listed, and its branches stay as they are."""
+    """Close a proposal without merging it. It stays listed, and its branches do not change."""
     request = CloseProposalRequest(number=_number(number), reason=reason, actor=actor)
     found = _write("close", request, graph, is_quiet=quiet)
     _tell(f"closed proposal {found.number}", found, as_json=as_json)

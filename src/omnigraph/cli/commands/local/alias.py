@@ -43,11 +43,10 @@ def alias(
     message: Message = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a query by the short name that it has in the operator config, on the graph set there.
+    """Run a query by its alias in the operator config, on the graph set there.
 
-    It is a stored query of a server, or a declaration of a file.
-    --params and --param override arguments, and arguments override the parameters of the config. A mutation runs only
-    if the alias sets `mutation: true`.
+    An alias names a stored query of a server, or a query of a file. --params and --param override arguments, and
+    arguments override the parameters of the config. A mutation runs only if the alias sets `mutation: true`.
     """
     config = operator_config()
     chosen = find_named(config, "alias", name)
@@ -61,7 +60,10 @@ def alias(
         return 0
     if message is not None:
         raise usage_error(
-            f"alias '{name}' reads and makes no commit", value="--message", expected="no --message", hint="leave it out"
+            f"alias '{name}' is a read, which makes no commit",
+            value="--message",
+            expected="no --message",
+            hint="leave it out",
         )
     form = choose_format(as_json=as_json, given=form, alias=chosen.format)
     asked_read = bound.read(given)

@@ -164,7 +164,7 @@ def _language_of(path: str, language: Language | None) -> Language:
         return language
     what = "its content" if path == STDIN else "its suffix"
     raise usage_error(
-        f"cannot tell the language of '{path}' from {what}",
+        f"cannot determine the language of '{path}' from {what}",
         what="path",
         value=path,
         expected="a file ending in .pg or .gq",

@@ -27,7 +27,9 @@ app = new_group(
     {
         "validate": Entry(app=f"{__name__}:validate_app", summary="Check a bundle."),
         "test": Entry(app=f"{__name__}:test_app", summary="Run the cases of a test file."),
-        "explain": Entry(app=f"{__name__}:explain_app", summary="Show how a question is decided."),
+        "explain": Entry(
+            app=f"{__name__}:explain_app", summary="Show the decision about an action, and the rule behind it."
+        ),
     },
 )
 
@@ -35,12 +37,13 @@ Bundle = Annotated[
     str | None,
     typer.Argument(
         metavar="BUNDLE",
-        help="The file of the bundle; - reads standard input. Left out for one that a cluster has applied.",
+        help="The file of the bundle; - reads standard input. Leave it out to use one that a cluster has applied.",
         show_default=False,
     ),
 ]
 BundleName = Annotated[
-    str | None, typer.Option("--bundle", metavar="NAME", help="The bundle of the cluster, if several are meant.")
+    str | None,
+    typer.Option("--bundle", metavar="NAME", help="The name of the bundle, if several bundles of the cluster match."),
 ]
 
 
@@ -71,7 +74,7 @@ class BundleOptions:
             read = read_input(self.file)
             return PurePath(self.file).stem, BundlePolicy(parse_bundle(read.data, read.name))
         if scope is None:
-            raise usage_error("no bundle is given", expected="BUNDLE or --cluster")
+            raise usage_error("the bundle is missing", expected="BUNDLE or --cluster")
         return _of_cluster(scope, self.bundle, action)
 
 
@@ -88,11 +91,11 @@ def _of_cluster(scope: ClusterScope, name: str | None, action: Action | None) ->
     if len(found) != 1:
         known = ", ".join(one.name for one in found) or ", ".join(one.name for one in cluster.policies()) or "none"
         raise usage_error(
-            "several bundles are meant" if found else "the cluster has no such bundle",
+            "several bundles match" if found else "the cluster has no such bundle",
             what="bundle",
             value=name or known,
             expected="--graph ID or --bundle NAME",
-            hint=f"name one with --graph or --bundle; there are: {known}",
+            hint=f"name one with --graph or --bundle; the cluster has: {known}",
         )
     kind = BundleKind.SERVER if found[0].is_of_cluster else BundleKind.GRAPH
     resource = scope.graph_id or "graph"
@@ -132,7 +135,7 @@ class ValidReport:
 def validate(
     *,
     source: BundleOptions,
-    cedar: Annotated[bool, typer.Option("--cedar", help="Print the Cedar policies that it is compiled to.")] = False,
+    cedar: Annotated[bool, typer.Option("--cedar", help="Also print the compiled Cedar policies.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a policy bundle: its form, its rules, and that it compiles."""
@@ -184,7 +187,7 @@ def run_tests(
     tests: Annotated[str, typer.Option("--tests", metavar="FILE", help="The cases; - reads standard input.")],
     as_json: AsJson = False,
 ) -> int:
-    """Ask a bundle the questions of a test file; exit 1 if one is decided otherwise than expected."""
+    """Run the cases of a test file against a bundle; exits with code 1 if a decision is not the expected one."""
     refuse_second_stdin([one for one in (source.file, tests) if one is not None])
     _, policy = source.load()
     read = read_input(tests)
@@ -232,18 +235,20 @@ def explain(
     *,
     source: BundleOptions,
     actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Who asks.")],
-    action: Annotated[Action, typer.Option("--action", metavar="ACTION", help="What they want to do.")],
-    branch: Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch it is about.")] = None,
+    action: Annotated[Action, typer.Option("--action", metavar="ACTION", help="The action to decide.")],
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="The branch that the action reads or writes.")
+    ] = None,
     target_branch: Annotated[
-        str | None, typer.Option("--target-branch", metavar="NAME", help="The branch it changes.")
+        str | None, typer.Option("--target-branch", metavar="NAME", help="The branch that the action changes.")
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="NAME", help="A group that an identity provider names; may be repeated."),
+        typer.Option("--group", metavar="NAME", help="A group of the actor at its identity provider; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how a bundle decides a question, and the rule that allows it."""
+    """Show the decision of a bundle about an action, and the rule that allows it."""
     on, target = (None if name is None else str(BranchName.parse(name)) for name in (branch, target_branch))
     question = Question(action=action, branch=on, target_branch=target)
     asking = Actor(name=actor.strip(), groups=frozenset(group or ()))

@@ -28,7 +28,7 @@ app = new_group(
     "List and show the profiles of the operator config.",
     {
         "list": Entry(app=f"{__name__}:list_app", summary="List the profiles and the graphs they name."),
-        "show": Entry(app=f"{__name__}:show_app", summary="Show what a command works on by default."),
+        "show": Entry(app=f"{__name__}:show_app", summary="Show the graph that commands use by default."),
     },
 )
 
@@ -170,7 +170,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a profile resolves to; without one, what commands work on by default."""
+    """Show the graph of a profile; without a profile, the graph that commands use by default."""
     config = operator_config()
     stored = environment_store() if name is None else None
     wanted = name or active_profile()

@@ -30,12 +30,12 @@ def login(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Keep the token of a server, in a file that only you can read."""
+    """Store the token of a server in a file that only you can read."""
     _check_name(name)
     given = (sys.stdin.readline() if token is None else token).strip()
     if not given or not given.isprintable() or not given.isascii() or " " in given:
         raise usage_error(
-            "the token is blank or has characters that no token has",
+            "the token is blank or has characters that are not allowed",
             what="token",
             expected="printable characters without blanks",
         )
@@ -45,7 +45,7 @@ def login(
     if not is_declared:
         output.warn(f"no server '{name}' is defined in {operator_config().path}; add it under `servers`")
     document = {"server": name, "credentials_path": str(path), "declared": is_declared}
-    output.show(PlainReport(document=document, lines=[f"kept the token of {name} in {path}"]))
+    output.show(PlainReport(document=document, lines=[f"stored the token of {name} in {path}"]))
     return 0
 
 
@@ -54,11 +54,11 @@ logout_app = new_app()
 
 @logout_app.command()
 def logout(*, name: ServerName, as_json: AsJson = False) -> int:
-    """Forget the token of a server."""
+    """Remove the token of a server."""
     _check_name(name)
     path = write_token(name, None)
     document = {"server": name, "credentials_path": str(path)}
-    choose_output(as_json=as_json).show(PlainReport(document=document, lines=[f"forgot the token of {name}"]))
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=[f"removed the token of {name}"]))
     return 0
 
 

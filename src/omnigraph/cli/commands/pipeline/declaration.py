@@ -38,7 +38,7 @@ SchemaFile = Annotated[
 PipelineBranch = Annotated[
     str | None,
     typer.Option(
-        "--branch", metavar="NAME", help="The branch whose schema to use; that of the declaration by default."
+        "--branch", metavar="NAME", help="The branch whose schema to use; the branch of the declaration by default."
     ),
 ]
 
@@ -92,9 +92,9 @@ def _of_file(path: str) -> Catalog:
 @init_app.command()
 @expand_options
 def init(*, file: PipelineFile, schema: SchemaOptions, as_json: AsJson = False) -> int:
-    """Write an example of a pipeline to start from, in Python or YAML by the end of the file's name.
+    """Write an example of a pipeline to start from, in Python or YAML depending on the file name.
 
-    Its types are those of the graph or of --schema, if one is given. A file that exists is left alone.
+    It uses the types of the graph or of --schema. An existing file is not changed.
     """
     from omnigraph.pipelines.example import example_text  # noqa: PLC0415 - for a command line that makes sense
 
@@ -114,15 +114,15 @@ def validate(
     file: PipelineFile,
     schema: SchemaOptions,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Start no Spark: look at everything but the columns of frames.")
+        bool, typer.Option("--quick", help="Do not start Spark: check everything except the columns of frames.")
     ] = False,
     spark_conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> int:
-    """Tell everything that is wrong with a pipeline, each mistake with its file and line.
+    """Check a pipeline and report every mistake with its file and line.
 
-    Functions are called with frames that have columns and no rows, so that Spark can say whether expressions fit;
-    nothing is written. Exits with code 2 if there is a mistake.
+    Functions are called with frames without rows, so that Spark can check the types of expressions; nothing is written.
+    Exits with code 2 if there is a mistake.
     """
     request = spark_request(None, None, None, spark_conf)
     # Entered after the files are read: a name that is misspelled needs no session.
@@ -144,9 +144,9 @@ def validate(
 @plan_app.command()
 @expand_options
 def plan(*, file: PipelineFile, schema: SchemaOptions, as_json: AsJson = False) -> int:
-    """Show what a run would do: what each type is made of, what is checked, and how it is published.
+    """Show what a run would do: the sources of each type, the checks, and how the result is published.
 
-    A pipeline with mistakes has no plan; they are told as by `pipeline validate --quick`.
+    A pipeline with mistakes has no plan; they are reported as by `pipeline validate --quick`.
     """
     from omnigraph.pipelines.plan import plan_of  # noqa: PLC0415 - for a command line that makes sense
 

@@ -40,14 +40,16 @@ class PublishMode(StrEnum):
 
 RunBranch = Annotated[
     str | None,
-    typer.Option("--branch", metavar="NAME", help="The branch to write to; that of the declaration by default."),
+    typer.Option("--branch", metavar="NAME", help="The branch to write to; the branch of the declaration by default."),
 ]
 PublishOption = Annotated[
     PublishMode | None,
     typer.Option(
         "--publish",
-        help="direct commits to the branch, audit merges a branch of its own if all checks pass, propose opens a"
-        " proposal; as the declaration says by default.",
+        help=(
+            "direct commits to the branch, audit merges a temporary branch if all checks pass, "
+            "propose opens a proposal; the declaration sets the default."
+        ),
     ),
 ]
 
@@ -77,13 +79,15 @@ class StreamOptions:
         typer.Option(
             "--stream",
             metavar="WHEN",
-            help="Run as a stream, one commit per micro-batch: `available-now` ends when everything is read, a number"
-            " of seconds looks for more again and again.",
+            help=(
+                "Run as a stream, one commit per micro-batch: `available-now` stops at the end of "
+                "the data, a number of seconds is the interval between batches."
+            ),
         ),
     ] = None
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", metavar="FOLDER", help="With --stream: where Spark keeps how far it has read."),
+        typer.Option("--checkpoint", metavar="FOLDER", help="With --stream: the folder for Spark's checkpoints."),
     ] = None
 
     def every_s(self) -> float | None:
@@ -117,21 +121,23 @@ def run(  # noqa: PLR0913 - one parameter per option
     publish: PublishOption = None,
     full_refresh: Annotated[
         bool,
-        typer.Option("--full-refresh", help="Read everything, and remove what sources no longer have where declared."),
+        typer.Option(
+            "--full-refresh", help="Read everything; steps with removes_missing delete what the sources no longer have."
+        ),
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="VALUE", help="Read from this value of incremental columns, not from the last."
+            "--since", metavar="VALUE", help="Read from this value of incremental columns instead of the last position."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", metavar="N", min=1, help="Read N rows of each source; progress is not kept."),
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Read N rows of each source; progress is not saved."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Publish nothing; say what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; publish nothing.")] = False,
     quarantine_to: Annotated[
-        str | None, typer.Option("--quarantine-to", metavar="FOLDER", help="Where to keep rejected rows.")
+        str | None, typer.Option("--quarantine-to", metavar="FOLDER", help="The folder for rejected rows.")
     ] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="FILE", help="Write the report of the run as a page of HTML.")
@@ -144,10 +150,10 @@ def run(  # noqa: PLR0913 - one parameter per option
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a pipeline: what is new of its sources becomes one commit, or nothing does.
+    """Run a pipeline: the new data of its sources becomes one commit, or nothing is committed.
 
-    Exits with code 0 if it was published or there was nothing to do, 2 if rows are not as expected or the declaration
-    is wrong, 3 if another run was first, 4 if a check fails; nothing is published then.
+    Exits with code 0 if it was published or there was nothing to do, 2 if rows fail an expectation or the declaration
+    is wrong, 3 if another run was faster, 4 if a check fails. In all failures nothing is published.
     """
     from omnigraph.pipelines import load_declaration, stream  # noqa: PLC0415 - for a command line that makes sense
     from omnigraph.pipelines import run as run_once  # noqa: PLC0415 - see above

@@ -36,7 +36,7 @@ def status(
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N runs.")] = 10,
     as_json: AsJson = False,
 ) -> int:
-    """Show the runs of a pipeline as the commits of a branch tell them, and how far each source was read."""
+    """Show the runs of a pipeline on a branch, and the position reached in each source."""
     from omnigraph.pipelines import load_declaration  # noqa: PLC0415 - for a command line that makes sense
     from omnigraph.pipelines import status as runs_of  # noqa: PLC0415 - see above
     from omnigraph.pipelines.report import history_lines  # noqa: PLC0415 - see above
@@ -77,7 +77,7 @@ def report(
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write it as a page of HTML.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a run did: steps, expectations with samples, checks and changes."""
+    """Show the report of a run: steps, expectations with samples, checks and changes."""
     from omnigraph.pipelines import load_declaration, run_report  # noqa: PLC0415 - for a command line that makes sense
     from omnigraph.pipelines.report import run_lines  # noqa: PLC0415 - see above
 
@@ -109,7 +109,7 @@ def quarantine(
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
-    """List the rows that runs have rejected, write them to a file, or run them again."""
+    """List the rows that runs rejected, write them to a file, or run them again."""
     from omnigraph import pipelines  # noqa: PLC0415 - for a command line that makes sense
     from omnigraph.pipelines.report import run_lines  # noqa: PLC0415 - see above
 
@@ -144,5 +144,5 @@ def quarantine(
         for (step, rule), rows in one.counts.items()
     ]
     document = {"pipeline": declaration.name, "branch": name, "runs": [one.to_json() for one in waiting]}
-    output.show(PlainReport(document=document, lines=lines or [f"no row of {declaration.name} waits in quarantine"]))
+    output.show(PlainReport(document=document, lines=lines or [f"no row of {declaration.name} is in quarantine"]))
     return 0

@@ -124,7 +124,7 @@ class _Recoded:
 
 def invalid_text(encoding: str, where: str) -> str:
     """Return what is wrong with bytes that stand for no text."""
-    advice = "; name the encoding of the file if it is another one (--encoding cp1252)" if encoding == UTF_8 else ""
+    advice = "; if the file has another encoding, name it, as in --encoding cp1252" if encoding == UTF_8 else ""
     return f"invalid {encoding.upper()} in {where}{advice}"
 
 

@@ -48,9 +48,9 @@ class Dialect:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and not _is_sign(self.delimiter, " \t"):
-            raise unfit("delimiter", self.delimiter, "one ASCII character that is no letter and no digit")
+            raise unfit("delimiter", self.delimiter, "one ASCII character except letters and digits")
         if self.quote != "" and not _is_sign(self.quote, ""):
-            raise unfit("quote", self.quote, "one ASCII character that is no letter and no digit, or nothing")
+            raise unfit("quote", self.quote, "one ASCII character except letters and digits, or nothing")
         if self.quote and self.quote == self.delimiter:
             raise unfit("quote", self.quote, "another character than the delimiter")
         object.__setattr__(self, "encoding", _encoding(self.encoding))

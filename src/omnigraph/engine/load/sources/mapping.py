@@ -161,7 +161,7 @@ class _Reader:
         for name, entry in node.value.items():
             if known is not None and name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                advice = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+                advice = f"; did you mean '{near[0]}'?" if near else f"; known keys: {', '.join(known)}"
                 self._refuse(f"unknown key '{name}'{advice}", entry)
         return node.value
 

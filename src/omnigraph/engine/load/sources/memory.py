@@ -105,7 +105,9 @@ def _unreadable(rows: Any, called: str) -> UsageError:
     shown = type(rows).__name__
     hint = "collect it first" if hasattr(rows, "collect") else None
     details = BadValue(what="rows", value=shown, expected=_EXPECTED)
-    return UsageError(f"'{place_of(called, None)}' must be {_EXPECTED}, not {shown}", details=details, hint=hint)
+    return UsageError(
+        f"rows of '{place_of(called, None)}' must be {_EXPECTED}, not {shown}", details=details, hint=hint
+    )
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Source:
         found = "jsonl" if self.path == STDIN else _FORMATS.get(extension)
         if found is None:
             details = BadValue(what="file", value=self.path, expected=" ".join(sorted(_FORMATS)))
-            raise UsageError(f"cannot tell the format of '{self.path}' from its extension", details=details)
+            raise UsageError(f"cannot determine the format of '{self.path}' from its extension", details=details)
         return found
 
     @property

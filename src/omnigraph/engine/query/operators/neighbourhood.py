@@ -81,7 +81,7 @@ def _is_covered(context: QueryContext, edge: EdgeType, direction: Direction) -> 
     try:
         covered = frozenset.intersection(*(index_coverage(table, name) for name in columns))
     except OmnigraphError:
-        _LOG.warning("could not inspect the indexes of %s; edges are found by scanning", edge.table_key)
+        _LOG.warning("could not inspect the indexes of %s; falling back to scans", edge.table_key)
         return False
     loose = sum(item.row_count for item in table.fragments if item.metadata.id not in covered)
     if loose > _TAIL_ROWS:

@@ -138,8 +138,8 @@ def check_hops(context: WalkContext, step: Walk, hop: int) -> None:
     most = context.options.max_hops
     if step.max_hops is None and hop > most:
         details = BadValue(what="hops", value=f"more than {most}", expected=f"at most {most}")
-        message = f"a walk without an upper bound meets new nodes after {most} hops: {step}"
-        raise QueryRuntimeError(message, details=details, hint="give the walk an upper bound, or raise max_hops")
+        message = f"a traversal without an upper bound still reaches new nodes after {most} hops: {step}"
+        raise QueryRuntimeError(message, details=details, hint="add an upper bound to the traversal, or raise max_hops")
 
 
 def is_total(condition: Predicate) -> bool:

@@ -201,12 +201,12 @@ class ApproximateSearch:
     def _reason(self, index: TableIndex | None) -> str | None:
         """Return why every search is exact, if it is."""
         if self._options.nearest == "exact":
-            return "the read asks for it"
+            return "the query requests an exact search"
         if not self._entities.table.pushes_predicates:
             return "the state is read under the names of another schema"
         if self._options.probes is None and self._number_count <= _FEW_NUMBERS:
-            return "there are few vectors, which are compared as quickly"
-        return "there is no index yet, which optimize builds" if index is None else None
+            return "the table has few vectors, which a scan compares as quickly"
+        return "the index is not built yet; run optimize" if index is None else None
 
     @property
     def _probes(self) -> int:

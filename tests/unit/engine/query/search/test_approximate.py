@@ -147,7 +147,7 @@ def test_an_explained_run_says_how_much_of_the_exact_answer_it_found(built):
 
 def test_a_read_can_ask_for_the_exact_answer(built):
     [search] = searches(built, TOP, QUERIES[0], run=True, options=EXACT)
-    assert (search["is_approximate"], search["exact_because"]) == (False, "the read asks for it")
+    assert (search["is_approximate"], search["exact_because"]) == (False, "the query requests an exact search")
 
 
 @pytest.mark.parametrize("wrong", [{"nearest": "near"}, {"probes": 0}, {"probes": 1.5}])
@@ -160,7 +160,7 @@ def test_before_it_is_optimized_a_graph_is_searched_exactly(tmp_path, numbers):
     with omnigraph.init(str(tmp_path / "graph"), SCHEMA) as graph:
         graph.load({"Doc": records(numbers[:3000])})
         [search] = searches(graph, TOP, QUERIES[0], run=True)
-        assert search["exact_because"] == "there is no index yet, which optimize builds"
+        assert search["exact_because"] == "the index is not built yet; run optimize"
         assert rows(graph.query(TOP, {"q": QUERIES[0]})) == rows(graph.query(TOP, {"q": QUERIES[0]}, options=EXACT))
 
 
@@ -280,7 +280,7 @@ def test_few_vectors_are_searched_exactly_unless_a_read_names_probes(built, numb
     [few] = searches(built, TOP, query, run=True)
     assert (few["is_approximate"], few["exact_because"]) == (
         False,
-        "there are few vectors, which are compared as quickly",
+        "the table has few vectors, which a scan compares as quickly",
     )
     assert rows(built.query(TOP, {"q": query})) == rows(built.query(TOP, {"q": query}, options=EXACT))
     [named] = searches(built, TOP, query, options=QueryOptions(probes=2))
