@@ -25,6 +25,7 @@ from omnigraph.engine.exact_sums import ExactSums, limb_columns
 from omnigraph.engine.query.functions.decimals import finish_sums
 from omnigraph.engine.query.functions.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.output.few import MOST_BYTES, MOST_ROWS, arrange_few, can_compare, cut_few, group_few
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
     BadValue,
@@ -153,6 +154,9 @@ class RelationalKernel:
 
         Lists of values are in the order of the columns ``order``, then in that of the rows.
         """
+        few = self._few(rows)
+        if few is not None and (found := group_few(few, keys, measures, (*order, NUMBER))) is not None:
+            return found
         source, texts = "rows", []
         firsts = []
         exact = [measure for measure in measures if _is_exact(measure)]
@@ -192,11 +196,13 @@ class RelationalKernel:
 
         ``best`` is a column that is not looked at when rows are made distinct: each has the least of its values.
         """
-        if is_distinct and not (order or per or best) and (few := self._distinct(rows, shown)) is not None:
-            return few.slice(offset, limit)
+        wanted = dict.fromkeys([*shown, *(key.column for key in order), *per])
+        different = [name for name in wanted if name != best]
+        if can_compare(rows.schema, wanted) and (few := self._few(rows)) is not None:
+            found = arrange_few(few, different if is_distinct else (), best, order)
+            return cut_few(found, shown, per, offset, limit)
         columns = ", ".join(quoted(name) for name in shown)
-        wanted = [*shown, *(key.column for key in order), *per]
-        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted) if name != best)
+        every = ", ".join(quoted(name) for name in different)
         keys = ", ".join(key.sql(rows.schema) for key in order)
         source = f"(SELECT DISTINCT {every} FROM rows)" if is_distinct else "rows"  # noqa: S608 - names are quoted
         if best is not None:
@@ -214,13 +220,8 @@ class RelationalKernel:
             text += f" OFFSET {offset}" if offset else ""
         return self._run(text, rows)
 
-    def _distinct(self, rows: RowStream, shown: Sequence[str]) -> pa.Table | None:
-        """Return each row once if they are few and plain; None, with all rows still to come, if they are not.
-
-        Handing a few hundred rows to the engine and back takes longer than everything else that a short read does.
-        """
-        if not shown or not all(_is_plain_value(rows.schema.field(name).type) for name in shown):
-            return None
+    def _few(self, rows: RowStream) -> pa.Table | None:
+        """Return all rows if they are few; None, with all of them still to come, if they are not."""
         held: list[pa.RecordBatch] = []
         batches, kept_bytes, count = iter(rows.batches), 0, 0
         try:
@@ -228,12 +229,13 @@ class RelationalKernel:
                 held.append(batch)
                 count += batch.num_rows
                 batch_bytes = held_bytes(batch)
-                if count > _FEW_ROWS or kept_bytes + batch_bytes > _FEW_BYTES:
+                if count > MOST_ROWS or kept_bytes + batch_bytes > MOST_BYTES:
                     rows.batches = chain(held, batches)
                     return None
                 self._limits.hold(batch_bytes)
                 kept_bytes += batch_bytes
-            return distinct_rows(pa.Table.from_batches(held, rows.schema).select(list(shown)))
+            rows.batches = held
+            return pa.Table.from_batches(held, rows.schema)
         finally:
             self._limits.hold(-kept_bytes)
 
@@ -276,22 +278,6 @@ class RelationalKernel:
             details = BadValue(what="sum_int", value=str(error)[:200], expected="a 64-bit integer")
             return QueryRuntimeError("sum_int does not fit a 64-bit integer", details=details)
         return InternalError(f"cannot compute the rows of the query: {error}")
-
-
-# Rows that are made distinct where they are.
-_FEW_ROWS, _FEW_BYTES = 1 << 16, 8 << 20
-
-
-def _is_plain_value(kind: pa.DataType) -> bool:
-    """Whether two values are equal where their bytes are."""
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
-
-
-def distinct_rows(table: pa.Table) -> pa.Table:
-    """Return each row once, where it comes first; NULL is equal to NULL here."""
-    if table.num_columns == 1:
-        return pa.table([pc.unique(table.column(0))], schema=table.schema)
-    return table.group_by(table.column_names, use_threads=False).aggregate([]).cast(table.schema)
 
 
 _SUMS = frozenset({"sum", "avg"})
