@@ -60,7 +60,7 @@ CASES = [
     Case(
         code="invalid_cluster_yaml",
         path="cluster.yaml:1",
-        message="the config is not a mapping, but a list",
+        message="the config must be a mapping, not a list",
         files={"cluster.yaml": "- version: 1\n"},
         more=("invalid_cluster_yaml",),
     ),
@@ -86,19 +86,19 @@ CASES = [
     Case(
         code="invalid_cluster_yaml",
         path="cluster.yaml:12",
-        message="policies.acl.applies_to is not a list of texts, but text",
+        message="policies.acl.applies_to must be a list of texts, not text",
         files=config("applies_to: [crm]", "applies_to: crm"),
     ),
     Case(
         code="invalid_cluster_yaml",
         path="cluster.yaml:2",
-        message="metadata is not a mapping, but a number",
+        message="metadata must be a mapping, not a number",
         files=config("metadata: { name: atlas }", "metadata: 7"),
     ),
     Case(
         code="invalid_cluster_yaml",
         path="cluster.yaml:3",
-        message="state.lock is not true or false, but text",
+        message="state.lock must be true or false, not text",
         files=config("providers:", "state: { lock: 'no' }\nproviders:"),
     ),
     Case(

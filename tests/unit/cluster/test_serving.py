@@ -114,7 +114,7 @@ BROKEN = [
     ),
     Broken(
         code="catalog_payload_digest_mismatch",
-        message="the text of query.crm.one is not the one that was applied",
+        message="the text of query.crm.one differs from the applied one",
         damage=lambda root: payload(root).write_text("query one() { }"),
     ),
     Broken(
@@ -134,7 +134,7 @@ BROKEN = [
     ),
     Broken(
         code="embedding_profile_digest_mismatch",
-        message="the profile of provider.embedding.vec is not the one that was applied",
+        message="the profile of provider.embedding.vec differs from the applied one",
         damage=resources(lambda found: found["provider.embedding.vec"]["embedding_profile"].update(model="large")),
     ),
     Broken(

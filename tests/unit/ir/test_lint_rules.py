@@ -20,7 +20,7 @@ edge MemberOf: Person -> Team
 
 INDEXED = "add @index to it, or use 'union'"
 ONE_HOP = "the ends of MemberOf have different types, so no traversal has more than one hop; leave the bounds out"
-PAIRED = "all rows are paired; add a traversal or a condition that joins them"
+PAIRED = "the result is a cross product; add a traversal or a condition that joins them"
 
 
 def warnings_of(text: str) -> tuple[str, ...]:
@@ -52,15 +52,15 @@ def warnings_of(text: str) -> tuple[str, ...]:
         ),
         (
             "query q() { match { $p: Person $t: Team } return { $p.name, $t.code } }",
-            "1:32: nothing connects '$t' with what stands before it: " + PAIRED,
+            "1:32: nothing connects '$t' with the clauses before it: " + PAIRED,
         ),
         (
             "query q() { match { $p: Person } with { $p } match { $t: Team } return { $p.name, $t.code } }",
-            "1:54: nothing connects '$t' with what stands before it: " + PAIRED,
+            "1:54: nothing connects '$t' with the clauses before it: " + PAIRED,
         ),
         (
             "query q($x: Bool) { match { $p: Person $t: Team $x = true } delete $p, $t }",
-            "1:40: nothing connects '$t' with what stands before it: " + PAIRED,
+            "1:40: nothing connects '$t' with the clauses before it: " + PAIRED,
         ),
         (
             'query q() { match { $p: Person $p.slug = "a" or $p.age > 3 } return { $p.name } }',

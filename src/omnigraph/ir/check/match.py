@@ -376,7 +376,7 @@ def _check_sides(clause: ast.Filter, left: PropertyType, right: PropertyType, sc
             if not (left.is_text and right.is_text):
                 wanted = "a list or a String" if clause.op == "contains" else "a String"
                 at = clause.right if left.is_text else clause.left
-                message = f"{clause.op} searches {wanted} for a String, not {_word(left)} for {_word(right)}"
+                message = f"{clause.op} needs {wanted} and a String, not {_word(left)} and {_word(right)}"
                 raise scope.violation("T7", message, at.span)
         case _:
             if not are_comparable(left, right):

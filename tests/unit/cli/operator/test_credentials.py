@@ -48,7 +48,7 @@ def test_a_file_that_others_may_read_is_not_used(mode: int):
     write_token("eu", "one")
     credentials_path().chmod(mode)
     for use in (read_tokens, lambda: token_for(CONFIG, "https://kg.acme.test"), lambda: write_token("eu", "two")):
-        with pytest.raises(FileAccessError, match="others may read the tokens") as caught:
+        with pytest.raises(FileAccessError, match="other users of this machine can read the tokens") as caught:
             use()
         assert caught.value.hint == f"run `chmod 600 {credentials_path()}`"
 

@@ -175,7 +175,7 @@ def _refuse_unused(given: Sequence[Source | str], expanded: Sequence[Source]) ->
         if not is_used:
             expected = "a CSV file" if name in OF_TEXT else "a file of one type"
             details = BadValue(what="dialect", value=name, expected=expected)
-            raise UsageError(f"{name} applies to no file: the load has no {expected}", details=details)
+            raise UsageError(f"'{name}' applies only to {expected}; the load has none", details=details)
 
 
 def _matches(source: Source) -> list[str]:
