@@ -37,7 +37,7 @@ from tests.session_graph import RELAXED
 
 AT_ONCE = ClientSettings(attempts=1)
 SEED = 39
-IN_EVERY_RUN = 220
+IN_EVERY_RUN, IN_MORE = 40, 220
 PARTS = 10
 
 
@@ -224,8 +224,11 @@ def differences(ways, cases):
     return wrong
 
 
-def test_a_share_of_all_calls_is_refused_alike_on_every_way_in(ways):
-    assert differences(ways, CASES[:IN_EVERY_RUN]) == []
+@pytest.mark.parametrize(
+    "share", [slice(IN_EVERY_RUN), pytest.param(slice(IN_EVERY_RUN, IN_MORE), marks=pytest.mark.more)], ids=str
+)
+def test_a_share_of_all_calls_is_refused_alike_on_every_way_in(ways, share):
+    assert differences(ways, CASES[share]) == []
 
 
 @pytest.mark.more

@@ -81,6 +81,7 @@ def test_read_gives_the_rows_of_the_case(case: Case, indexes: str, sessions: Ses
         assert _shown(table.column_names, kinds, table_rows(table), expected) == _rows(case, expected), options
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", ORACLE_CASES, ids=lambda case: case.id)
 def test_oracle_gives_the_rows_of_the_case(case: Case, sessions: Sessions) -> None:
     """What the differential tests trust must itself be right."""

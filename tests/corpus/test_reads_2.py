@@ -33,6 +33,7 @@ CASES = load_cases(FOLDER)
 NOW_MS = 1_700_000_000_000
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_oracle_gives_what_the_case_says(case: Case) -> None:
     expected = read_expectation(case.sections["expect"])

@@ -12,6 +12,8 @@ from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, init_graph, insert, 
 from omnigraph.store.location import Storage
 from omnigraph.values import BranchName
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def root(tmp_path):

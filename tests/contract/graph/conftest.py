@@ -1,8 +1,9 @@
 """Everything in this folder runs over every backend: what people hold must not show which one executes requests.
 
-``json`` passes requests and responses through bytes, ``authorized`` asks a policy first, ``remote`` asks a real server
-process, and ``async`` and ``async-remote`` are the twin for event loops, over this process and over the server.
-``make test`` has those three that together hold the code of all of them, and ``make test-more`` the others.
+``authorized`` asks a policy first, ``remote`` asks a real server process, and ``async`` and ``async-remote`` are the
+twin for event loops, over this process and over the server. ``make test`` has ``local`` and ``remote``, and the twin,
+which is made from the same code, for the story of all verbs; ``make test-more`` has the others. What reaches no graph
+runs once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from omnigraph.operations.authorized import AuthorizedBackend
 from omnigraph.operations.local import LocalBackend
 from omnigraph.policy import Decision
 from tests.contract.graph.async_facade import Loop, entrances
-from tests.contract.graph.json_backend import JsonBackend
 from tests.contract.graph.served_backend import ServedBackend, open_served, store_queries
 from tests.server.process import run_server
 
@@ -40,16 +40,17 @@ class AllowEverything:
         return Decision(allowed=True, message="as you like")
 
 
-REPLACED = {"json": JsonBackend, "authorized": AuthorizedLocalBackend, "remote": ServedBackend}
+REPLACED = {"authorized": AuthorizedLocalBackend, "remote": ServedBackend}
 BACKENDS = ("local", *REPLACED, "async", "async-remote")
 # Arguments are checked by the same code for both remote ones; requests are data, and no objects of anybody.
 LEFT_OUT = {
-    "test_arguments": {"async-remote"},
+    "test_arguments": {"authorized", "async", "async-remote"},
     "test_requests": {"async", "async-remote"},
 }
-IN_EVERY_RUN = {"local", "remote", "async"}
+IN_EVERY_RUN = {"local", "remote"}
+TWIN_IN_EVERY_RUN = "test_verbs"
 # Where callers are; a server of theirs is in UTC. Nothing that is shown or stored may depend on it.
-ZONES = {"local": "America/New_York", "remote": "Asia/Kolkata", "json": "America/New_York"}
+ZONES = {"local": "America/New_York", "remote": "Asia/Kolkata"}
 
 
 def pytest_generate_tests(metafunc):
@@ -57,12 +58,20 @@ def pytest_generate_tests(metafunc):
     left_out = LEFT_OUT.get(name, set())
     if metafunc.definition.get_closest_marker("reads_when_shown"):
         left_out = {"async", "async-remote"}
+    given = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
+    if set(metafunc.fixturenames) <= given | {"backend", "request", "monkeypatch"}:
+        left_out = {*BACKENDS} - {"local"}
+    every_run = IN_EVERY_RUN | ({"async"} if name == TWIN_IN_EVERY_RUN else set())
     chosen = [
-        one if one in IN_EVERY_RUN else pytest.param(one, marks=pytest.mark.more)
+        one if one in every_run else pytest.param(one, marks=pytest.mark.more)
         for one in BACKENDS
         if one not in left_out
     ]
     metafunc.parametrize("backend", chosen, indirect=True, scope="module")
+
+
+def _names(given):
+    return given.replace(" ", "").split(",") if isinstance(given, str) else given
 
 
 @pytest.fixture(scope="session")

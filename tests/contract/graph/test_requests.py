@@ -10,6 +10,7 @@ import pytest
 import omnigraph
 from omnigraph.engine.load import Dialect, LoadSettings, Source
 from omnigraph.errors import OmnigraphError, RemoteUnsupportedError, UsageError
+from omnigraph.graph import opening
 from omnigraph.operations import all_operations
 from omnigraph.operations.json_form import request_from_json, request_to_json
 from omnigraph.operations.local.backend import find_handler
@@ -17,6 +18,7 @@ from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import _checks_of, check_request
 from omnigraph.operations.writes import LoadRequest, SentSource
 from omnigraph.policy import Action
+from tests.contract.graph.json_backend import JsonBackend
 from tests.session_graph import RELAXED
 
 OPERATIONS = all_operations()
@@ -103,11 +105,11 @@ def test_writes_are_what_a_reading_graph_refuses(tmp_path):
     assert not {"query", "diff", "log", "status", "export"} & writing
 
 
-def test_every_method_goes_through_a_request(tmp_path, backend):
+def test_every_method_goes_through_a_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "LocalBackend", JsonBackend)
     with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED) as graph:
         graph.mutate(ADD, {"name": "ann"})
         graph.query("query q() { match { $p: Person } return { $p.name } }")
         graph.log()
-        if backend == "json":
-            assert [one["operation"] for one in graph.backend.requests] == ["mutate", "query", "log"]
-            assert graph.backend.requests[0]["params"] == {"name": "ann"}
+        assert [one["operation"] for one in graph.backend.requests] == ["mutate", "query", "log"]
+        assert graph.backend.requests[0]["params"] == {"name": "ann"}

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 
 import omnigraph
@@ -103,9 +103,15 @@ def lines_of_json(_: Any, value: Any) -> bytes:
     return value.encode(errors="replace") if isinstance(value, str) else json.dumps(value).encode()
 
 
-schema = schemathesis.openapi.from_dict(document(FULL_LEVEL))
-# The stream of events never ends by itself; it has tests of its own.
-chosen = schema.exclude(path="/graphs/{graph_id}/changes/stream")
+@pytest.fixture(scope="module")
+def described() -> schemathesis.BaseSchema:
+    schema = schemathesis.openapi.from_dict(document(FULL_LEVEL))
+    # The stream of events never ends by itself; it has tests of its own.
+    return schema.exclude(path="/graphs/{graph_id}/changes/stream")
+
+
+# Every worker collects the tests, and making the requests takes longer than sending them.
+later = schemathesis.pytest.from_fixture("described")
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +125,29 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.url
 
 
-@chosen.parametrize()
+@pytest.mark.more
+@later.parametrize()
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_makes_the_server_fail(case: schemathesis.Case, target: str):
+    answer_is_no_failure(case, target)
+
+
+def test_few_requests_of_every_operation_make_the_server_fail(described: schemathesis.BaseSchema, target: str):
+    asked = set()
+    for found in described.get_all_operations():
+        operation = found.ok()
+
+        @given(operation.as_strategy())
+        @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+        def ask(case: schemathesis.Case) -> None:
+            answer_is_no_failure(case, target)
+
+        ask()
+        asked.add((operation.method, operation.path))
+    assert len(asked) == len(operations(document(FULL_LEVEL))) - 1
+
+
+def answer_is_no_failure(case: schemathesis.Case, target: str) -> None:
     if "graph_id" in (case.path_parameters or {}):
         # Most requests should come as far as the graph.
         case.path_parameters["graph_id"] = "people"

@@ -11,6 +11,8 @@ from tests.session_graph import create_graph, open_session, read_graph
 from omnigraph.engine.load import load
 from omnigraph.values import MAIN, BranchName
 
+pytestmark = pytest.mark.more
+
 XS = SIZES["XS"]
 # Changes only together with what the benchmark measures: figures before and after are then not of the same graph.
 DIGEST = "8f1f4739115d91765f8706f7154eec107cdf417f869af9f9fac9c86f103db520"

@@ -23,6 +23,8 @@ from tests.cost.hops import fewest_hops
 from omnigraph.errors import InternalError, UsageError, ValueFormatError
 from omnigraph.testing.s3 import S3Endpoint, measure, measurement, serial_hops
 
+pytestmark = pytest.mark.more
+
 ROWS = pa.table({"id": ["a", "b"], "v": [1, 2]})
 
 RACER = """

@@ -12,6 +12,8 @@ from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDenie
 from omnigraph.errors import ValueFormatError
 from omnigraph.testing.s3 import FOREVER, Fault, measure
 
+pytestmark = pytest.mark.more
+
 ROWS = pa.table({"id": ["a", "b"], "v": [1, 2]})
 BACKOFF = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}
 MOMENTS = pytest.mark.parametrize("when", ["before", "after"])

@@ -9,6 +9,8 @@ import pytest
 
 from omnigraph.testing.s3 import measure
 
+pytestmark = pytest.mark.more
+
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 KEYS = ("a/1", "a/2", "a/b/1", "a/b/2", "a.c", "a/b.c", "b", "é/1", "z/<&>", "a/b/c/d")
 

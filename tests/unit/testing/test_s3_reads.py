@@ -7,6 +7,8 @@ import pytest
 from omnigraph.testing.s3.backend import MotoStore
 from omnigraph.testing.s3.calls import HttpRequest, Response
 
+pytestmark = pytest.mark.more
+
 # The number of a request, the length that is told apart, and a word to browsers that depends on what else was loaded.
 UNTOLD = {"x-amzn-requestid", "content-length", "access-control-allow-origin"}
 SIGNED = {

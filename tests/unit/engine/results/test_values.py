@@ -79,27 +79,19 @@ def one(of: pa.DataType, value: Any) -> Result:
 
 
 @pytest.mark.parametrize(("of", "value", "in_json", "in_cell"), VALUES, ids=IDS)
-class TestEncodings:
-    def test_jsonl(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        assert one(of, value).to_jsonl().splitlines()[1] == f'{{"v":{in_json}}}'
-
-    def test_json_is_the_same_value_spread_over_lines(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        text = one(of, value).to_json()
-        assert json.loads(text)["rows"] == [{"v": json.loads(in_json)}]
-        assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
-
-    def test_csv(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        quoted = f'"{in_cell}"'.replace('"', '""')[1:-1] if "," in in_cell or '"' in in_cell else in_cell
-        assert one(of, value).to_csv() == f"v\n{quoted}\n"
-
-    def test_kv(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        assert one(of, value).to_kv() == f"1 row from branch main via q\nrow 1\nv: {in_cell}\n"
-
-    def test_table(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        # The light bulb is two columns wide.
-        width = max(1, len(in_cell) + in_cell.count("💡"))
-        lines = [f"v{' ' * (width - 1)}", "-" * width, in_cell or " "]
-        assert one(of, value).to_table() == "\n".join(["1 row from branch main via q", *lines, ""])
+def test_a_value_is_told_alike_in_every_encoding(of: pa.DataType, value: Any, in_json: str, in_cell: str):
+    found = one(of, value)
+    assert found.to_jsonl().splitlines()[1] == f'{{"v":{in_json}}}'
+    text = found.to_json()
+    assert json.loads(text)["rows"] == [{"v": json.loads(in_json)}]
+    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
+    quoted = f'"{in_cell}"'.replace('"', '""')[1:-1] if "," in in_cell or '"' in in_cell else in_cell
+    assert found.to_csv() == f"v\n{quoted}\n"
+    assert found.to_kv() == f"1 row from branch main via q\nrow 1\nv: {in_cell}\n"
+    # The light bulb is two columns wide.
+    width = max(1, len(in_cell) + in_cell.count("💡"))
+    lines = [f"v{' ' * (width - 1)}", "-" * width, in_cell or " "]
+    assert found.to_table() == "\n".join(["1 row from branch main via q", *lines, ""])
 
 
 @pytest.mark.parametrize(
