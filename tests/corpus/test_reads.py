@@ -65,7 +65,7 @@ class _Sessions(dict[tuple[str, str], Session]):
         return session
 
 
-@pytest.mark.parametrize("indexes", first(2, INDEXES))
+@pytest.mark.parametrize("indexes", first(1, INDEXES))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_read_gives_the_rows_of_the_case(case: Case, indexes: str, sessions: Sessions) -> None:
     session = sessions[_world_of(case), indexes]

@@ -17,6 +17,7 @@ from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Runtime
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
 from tests.corpus.ways import ways_to_read
+from tests.marks import first
 from tests.query_graph import build_indexes
 from tests.query_oracle import Fault, Graph, Illegal, Kind, evaluate, read_schema
 from tests.query_oracle.agreement import arrow_kind, table_rows
@@ -48,7 +49,7 @@ def test_oracle_gives_what_the_case_says(case: Case) -> None:
     assert _shown(answer.columns, answer.kinds, rows, expected) == _rows(case, expected)
 
 
-@pytest.fixture(scope="module", params=("none", "full"))
+@pytest.fixture(scope="module", params=first(1, ("full", "none")))
 def indexes(request: pytest.FixtureRequest) -> str:
     """How much of the graph is indexed."""
     return str(request.param)

@@ -18,13 +18,14 @@ from omnigraph.cli.lazy import LazyGroup
 from omnigraph.errors import Kind
 from tests.e2e.golden_case import Case, all_cases
 from tests.e2e.golden_given import open_ground
+from tests.marks import every
 
 ROOT = Path(__file__).with_name("golden")
 CASES = dict(all_cases(ROOT))
 STEPS = [step for case in CASES.values() for step in case.steps]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_commands_say_what_the_case_holds(name: str, tmp_path: Path):
     path = ROOT / f"{name}.txt"
     with open_ground(CASES[name].given, tmp_path) as ground:

@@ -36,6 +36,7 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
 def imported_names(path: Path) -> set[str]:
     """The top-level packages a file imports, wherever in it."""
     found: set[str] = set()

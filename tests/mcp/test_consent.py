@@ -15,10 +15,11 @@ from omnigraph.operations.history import MergeRequest
 from omnigraph.operations.registry import RegistryBackend
 from omnigraph.operations.request import NOTHING, BackendWrapper
 from omnigraph.operations.writes import LoadRequest, MutateRequest
+from tests.marks import first
 from tests.mcp.agent import Agent, Person, connect
 from tests.mcp.conftest import make_club
 
-MODES = ("auto", "legacy")
+MODES = first(1, ("auto", "legacy"))
 RENAME = "query rename($sail: String, $name: String) { update Boat set { name: $name } where sail = $sail }"
 STORED = RENAME.replace("rename(", "rename_boat(").replace(") {", ') @mcp("expose") {', 1)
 BOAT = {"type": "Boat", "data": {"sail": "NOR-77", "name": "Loaded"}}
