@@ -22,6 +22,11 @@ def every(step: int, cases: Iterable[Any]) -> list[Any]:
     return [_marked(case, pytest.mark.more) if number % step else case for number, case in enumerate(cases)]
 
 
+def small(most: int, searches: Iterable[tuple[Any, int]]) -> list[Any]:
+    """Return searches with the number of states that they see; only those that see few are not marked as ``more``."""
+    return [pytest.param(*one, marks=pytest.mark.more) if one[1] > most else one for one in searches]
+
+
 def with_core(cases: Iterable[Any], chosen: Collection[str], name_of: Callable[[Any], str] = str) -> list[Any]:
     """Return cases on Spark as parameters of a test, those with a chosen name marked as ``core``."""
     return [_marked(case, pytest.mark.core) if name_of(case) in chosen else case for case in cases]

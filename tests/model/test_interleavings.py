@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import every
+from tests.marks import small
 from tests.model.explore import explore
 from tests.model.protocol import steps
 from tests.model.state import Bug, Scenario, Writer
@@ -163,7 +163,7 @@ def _planted(bugs: set[Bug], scenario: Scenario) -> Scenario:
     )
 
 
-@pytest.mark.parametrize(("scenario", "floor"), every(2, CLEAN), ids=[scenario.name for scenario, _ in CLEAN])
+@pytest.mark.parametrize(("scenario", "floor"), small(12_000, CLEAN), ids=[scenario.name for scenario, _ in CLEAN])
 def test_no_interleaving_breaks_an_invariant(scenario, floor):
     found = explore(scenario)
     print(f"{scenario.name}: {found.states} states, {found.transitions} steps, {found.quiet} of them quiet")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.marks import small
 from tests.model.explore import explore
 from tests.model.protocol import steps
 from tests.model.state import Bug, Scenario, Writer
@@ -133,7 +134,7 @@ def _ids(cases: list[tuple[Bug, Scenario, str]] | list[tuple[Bug, Scenario]]) ->
     return [f"{case[0].name}: {case[1].name}" for case in cases]
 
 
-@pytest.mark.parametrize(("scenario", "floor"), CLEAN, ids=[scenario.name for scenario, _ in CLEAN])
+@pytest.mark.parametrize(("scenario", "floor"), small(6_000, CLEAN), ids=[scenario.name for scenario, _ in CLEAN])
 def test_no_interleaving_of_offers_breaks_an_invariant(scenario, floor):
     found = explore(scenario)
     print(f"{scenario.name}: {found.states} states, {found.transitions} steps, {found.quiet} of them quiet")

@@ -12,13 +12,14 @@ from omnigraph.errors import BranchMissingError
 from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName
 from tests.auditor import audit
+from tests.marks import first
 from tests.multiprocess.branching import DONE, WRITTEN, act
 from tests.multiprocess.ground import Ground
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
 from tests.warm import PROJECT, WarmProcess
 
 EXISTS, MISSING, IN_USE, CLOSING = "branch.exists", "branch.not_found", "branch.in_use", "branch.closing"
-BOTH = pytest.mark.parametrize("start", ["threads", "processes"], indirect=True)
+BOTH = pytest.mark.parametrize("start", first(1, ["threads", "processes"]), indirect=True)
 THREADS = pytest.mark.parametrize("start", ["threads"], indirect=True)
 
 

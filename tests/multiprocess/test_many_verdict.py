@@ -9,6 +9,8 @@ from tests.multiprocess.journal import Journal
 from tests.multiprocess.many import seed_graph
 from tests.multiprocess.many_verdict import judge_many
 
+# These are about the judge of `make many`, not about the product.
+pytestmark = pytest.mark.more
 EVENT = "query event($s: I64) { insert Event { worker: 0, serial: $s, part: 0 } }"
 COUNT = 'query count_up() { update Counter set { n: n + 1 } where name = "counter-0" }'
 HALF = 'query half() { insert Person { name: "pair-0-1", kind: "pair", value: 1 } }'

@@ -21,13 +21,13 @@ INSIDE = [
     ("threads", "txn.commit.after_table"),
     ("threads", "txn.commit.after_tables"),
     ("threads", "txn.publish.before_cas"),
-    ("processes", "txn.commit.after_tables"),
+    pytest.param("processes", "txn.commit.after_tables", marks=pytest.mark.more),
 ]
 # The first writer waits here without a claim while the second goes all the way.
 OUTSIDE = [
     ("threads", "txn.stage.after_files"),
     ("threads", "txn.claim.before_put"),
-    ("processes", "txn.claim.before_put"),
+    pytest.param("processes", "txn.claim.before_put", marks=pytest.mark.more),
 ]
 
 
