@@ -49,7 +49,6 @@ def test_a_run_is_one_commit_and_the_next_one_reads_only_what_is_new(spark, grap
     assert graph.snapshot().state.version == before + 2
 
 
-@pytest.mark.core
 def test_a_run_in_which_one_source_has_nothing_new_counts_what_is_there(spark, graph, tmp_path):
     """Adaptive execution takes what is empty out of its plans, and with it what counts rows of both sides of a join."""
     raw = tmp_path / "raw"
@@ -126,7 +125,6 @@ def test_each_branch_has_its_own_progress_and_a_merge_brings_it(spark, graph, tm
     assert sorted(people(graph)) == ["p1@x"]
 
 
-@pytest.mark.core
 def test_rejected_rows_are_kept_with_their_reason_and_can_be_taken_after_a_repair(spark, graph, tmp_path):
     raw = tmp_path / "raw"
     write_customers(raw, "a.parquet", [row(1, 1), row(2, 2, age=-1), row(3, 3, team=None), row(4, 4, email=None)])

@@ -126,7 +126,6 @@ def put_rows(raw, number, rows):
         pq.write_table(pa.Table.from_pylist(found, schema), raw / f"{name}-{number}.parquet")
 
 
-@pytest.mark.core
 def test_a_delete_that_comes_behind_an_edge_above_it_blocks_no_run(spark, tmp_path):
     log = [
         {"type": "Person", "data": {"name": "ada", "city": "Rome"}, "_seq": 1},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.crash.later import Torn, tear_at
+from tests.marks import first
 from tests.merge_graph import DRAFT, Template, change, head_of, put
 from tests.session_graph import open_session, read_graph
 
@@ -129,7 +130,7 @@ ASKING = {
 }
 
 
-@pytest.mark.parametrize("deletion", DELETIONS)
+@pytest.mark.parametrize("deletion", first(1, DELETIONS))
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("asking", ASKING)
 def test_an_operation_goes_on_without_a_branch_that_goes_meanwhile(session, asking, moment, deletion):

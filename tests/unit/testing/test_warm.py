@@ -7,8 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from tests.e2e.process import clean_environment
 from tests.warm import WarmProcess, fresh_folder, run_warm, server_address, warm_command
+
+pytestmark = pytest.mark.more
 
 
 def start(tmp_path, program, out):
