@@ -41,7 +41,7 @@ def test_every_text_that_names_an_extra_names_one_of_this_distribution():
                 if distribution not in {".", DISTRIBUTION} or not named <= EXTRAS:
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert wrong == []
-    assert seen >= {"spark", "server", "client", "mcp", "dev"}
+    assert seen >= {"spark", "server", "client", "mcp"}
 
 
 def test_hints_take_the_name_from_its_one_place_and_name_extras_that_exist():
