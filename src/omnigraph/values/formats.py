@@ -1,4 +1,4 @@
-"""Version numbers of what is stored, each declared here and nowhere else."""
+"""Version numbers of what is stored, sent and written, each declared here and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ OLDEST_STORAGE_FORMAT = 1
 OFFERS_FORMAT = 2
 # They read no commit that names its rows, and commits that do not must not share a version.
 NAMED_ROWS_FORMAT = 2
+# What client and server send each other under `/operations`. It moves when one of them would misread the other.
+WIRE_VERSION = 1
+# They move when a text that was accepted is refused, or means something else; what is added moves neither.
+SCHEMA_LANGUAGE = 1
+QUERY_LANGUAGE = 1

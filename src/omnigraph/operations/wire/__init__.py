@@ -10,7 +10,6 @@ from omnigraph.operations.wire.files import UploadFolder as UploadFolder
 from omnigraph.operations.wire.files import files_of as files_of
 from omnigraph.operations.wire.files import receiving as receiving
 from omnigraph.operations.wire.frames import MEDIA_TYPE as MEDIA_TYPE
-from omnigraph.operations.wire.frames import WIRE_VERSION as WIRE_VERSION
 from omnigraph.operations.wire.frames import Frame as Frame
 from omnigraph.operations.wire.frames import FrameBuffer as FrameBuffer
 from omnigraph.operations.wire.frames import FrameKind as FrameKind
@@ -21,3 +20,4 @@ from omnigraph.operations.wire.values import from_bytes as from_bytes
 from omnigraph.operations.wire.values import to_bytes as to_bytes
 from omnigraph.operations.wire.writing import ResponseWriter as ResponseWriter
 from omnigraph.operations.wire.writing import as_error as as_error
+from omnigraph.values.formats import WIRE_VERSION as WIRE_VERSION

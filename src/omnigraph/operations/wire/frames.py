@@ -14,7 +14,6 @@ from omnigraph.errors import FormatMismatch, ServerIncompatibleError
 from omnigraph.records import record
 
 MEDIA_TYPE = "application/vnd.omnigraph.frames"
-WIRE_VERSION = 1
 # More than any frame that is written; a peer that announces more is none of ours.
 MAX_FRAME_BYTES = 256 << 20
 _HEAD = struct.Struct(">cI")
