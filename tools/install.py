@@ -7,6 +7,7 @@ reach what pip is configured to reach, pip installs.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import venv
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 ROOT = Path(__file__).parents[1]
 # What installers call their steps. Everything else that they say is kept for the case that they fail.
@@ -59,10 +60,18 @@ class Progress:
         self._out.flush()
 
 
+def places() -> dict[str, str]:
+    """Return for uv the places where pip is told to look for packages, in its variables."""
+    given = {name: os.environ.get(f"PIP_{name}", "") for name in ("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS")}
+    given["FIND_LINKS"] = ",".join(given["FIND_LINKS"].split())
+    return {f"UV_{name}": value for name, value in given.items() if value and f"UV_{name}" not in os.environ}
+
+
 def run(command: list[str], progress: Progress) -> tuple[int, str]:
     """Run an installer, and return its exit code and the last lines of what it said."""
     last: deque[str] = deque(maxlen=30)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
+    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **places()}, **piped) as process:
         for line in process.stdout or ():
             last.append(line)
             progress.step(line)

@@ -80,6 +80,16 @@ def test_the_project_is_installed_with_its_extras_and_the_lock(
     assert out.getvalue().endswith("installed\n")
 
 
+def test_uv_looks_where_pip_is_told_to_look(installer: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    for name in ("UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://one.example/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "wheels more-wheels")
+    assert installer.places() == {"UV_INDEX_URL": "https://one.example/simple", "UV_FIND_LINKS": "wheels,more-wheels"}
+    monkeypatch.setenv("UV_INDEX_URL", "https://two.example/simple")
+    assert "UV_INDEX_URL" not in installer.places()
+
+
 def test_the_last_words_of_an_installer_that_fails_are_shown(installer: ModuleType, tmp_path: Path):
     out = io.StringIO()
     assert installer.install(environment_where(tmp_path, "nothing"), "dev", out) == 3
