@@ -171,7 +171,10 @@ def installed(wheel: Path, extras: str, folder: Path) -> Path:
     lock = str(ROOT / "constraints.txt")
     subprocess.run([*uv, "venv", "--python", sys.executable, str(folder)], check=True)
     python = folder / "bin" / "python"
-    subprocess.run([*uv, "pip", "install", "--python", str(python), "--constraint", lock, wanted], check=True)
+    command = [*uv, "pip", "install", "--python", str(python), "--constraint", lock, wanted]
+    # Without asking the index whether anything is new: it may say so of PySpark, which is then built once more.
+    if subprocess.run([*command, "--offline"], check=False, capture_output=True).returncode:
+        subprocess.run(command, check=True)
     return python.parent
 
 
