@@ -1,19 +1,21 @@
 """The main job end to end: a graph from nothing to two merged branches, searched, looked back on, and filled by Spark.
 
-Run it with ``make demo``. It works in a temporary folder and leaves nothing behind.
+Run it with ``make demo``. It works in a temporary folder and leaves nothing behind. The pipeline of ``examples/crm``
+follows in the same session of Spark, because starting one takes longer than anything else here.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +26,8 @@ from omnigraph.spark import load, session, stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PEOPLE = Path(__file__).parent / "people"
+EXAMPLES = Path(__file__).parent
+PEOPLE = EXAMPLES / "people"
 NOTES = {
     "lance": ("Lance in a week", "columnar tables with versions"),
     "graphs": ("Why graphs", "questions about who knows whom"),
@@ -67,8 +70,8 @@ class Story:
 
     def say(self, *lines: object) -> None:
         """Show lines of a result as they are."""
-        for line in lines:
-            self.console.print(f"  {line}", markup=False)
+        for line in (part for text in lines for part in str(text).splitlines()):
+            self.console.print(f"  {line}", markup=False, soft_wrap=True)
 
     def show_times(self) -> None:
         """Show how long every step took."""
@@ -79,9 +82,23 @@ class Story:
         self.console.print(table)
 
 
-def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_000) -> None:
+def main(folder: Path, spark: SparkSession | None = None, *, people: int = 20_000) -> None:
     """Tell the story in ``folder``; the larger file has this many people and three times as many edges."""
     story, place = Story(), folder / "staff.omni"
+    with ExitStack() as ending:
+        _branch_and_merge(place, story, folder)
+        if spark is None:
+            with story.step("Spark starts, once for everything below"):
+                spark = session(is_short=True)
+                ending.callback(stop, spark)
+                story.say(f"Spark {spark.version} in this machine's cores")
+        with omnigraph.open(place) as graph:
+            _load_on_spark(graph, story, folder, spark, people)
+        _module("crm/story").main(folder, spark, story.say, story.step)
+    story.show_times()
+
+
+def _branch_and_merge(place: Path, story: Story, folder: Path) -> None:
     with story.step("A graph from a schema, and its first rows"):
         graph = omnigraph.init(str(place), str(PEOPLE / "schema.pg"))
         _write_notes(folder / "notes.jsonl")
@@ -93,7 +110,7 @@ def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_0
             _write_at_once(place, {"zoe": (PROMOTE, {"slug": "bo"}), "yan": (OPEN_LAB, {})})
             story.say(*(f"{entry.actor or '-':6} {entry.operation}" for entry in review.log()))
         with story.step("What the branch changed, row by row"):
-            story.say(*str(review.diff("main")).splitlines())
+            story.say(review.diff("main"))
         with story.step("Merged, as one commit"):
             story.say(graph.merge(review, actor="mira").outcome.value, f"branches: {len(graph.branches())}")
         with story.step("Looking back: who is senior, before and after"):
@@ -103,8 +120,6 @@ def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_0
         with story.step("Search: notes about 'tables versions', best first"):
             found = graph.query(SEARCH, {"text": "tables versions"})
             story.say(*(f"{row['note']:8} {row['title']}" for row in found))
-        _load_on_spark(graph, story, folder, spark, people)
-    story.show_times()
 
 
 def _write_at_once(place: Path, writers: dict[str, tuple[str, dict[str, str]]]) -> None:
@@ -124,24 +139,30 @@ def _write_at_once(place: Path, writers: dict[str, tuple[str, dict[str, str]]]) 
             raise SystemExit(process.returncode)
 
 
-def _load_on_spark(graph: omnigraph.Graph, story: Story, folder: Path, spark: SparkSession | None, people: int) -> None:
+def _load_on_spark(graph: omnigraph.Graph, story: Story, folder: Path, spark: SparkSession, people: int) -> None:
     file = folder / "people.jsonl"
     with story.step(f"A larger file: {people:,} people who know {3 * people:,} others"):
         _write_people(file, people)
         story.say(f"{file.stat().st_size / 1e6:.0f} MB of JSON lines")
     with story.step("Loaded through Spark onto a branch of its own, all rules checked, one commit"):
         crowd = graph.create_branch("crowd")
-        used = session(is_short=True) if spark is None else spark
-        try:
-            done = load(graph, [str(file)], "append", spark=used, branch="crowd", actor="spark")
-        finally:
-            if spark is None:
-                stop(used)
+        done = load(graph, [str(file)], "append", spark=spark, branch="crowd", actor="spark")
         story.say(f"{done.total:,} rows in {done.fragments} fragments, commit {done.commit.id if done.commit else '-'}")
     with story.step("Merged too, indexed, and walked"):
         story.say(graph.merge(crowd).outcome.value)
         graph.optimize()
-        story.say(graph.query(COUNT).rows()[0], graph.query(REACH, {"slug": "p1"}).rows()[0])
+        story.say(f"people: {graph.query(COUNT).rows()[0]['people']:,}")
+        story.say(f"within three hops of p1: {graph.query(REACH, {'slug': 'p1'}).rows()[0]['within_three_hops']}")
+
+
+def _module(name: str) -> Any:
+    """Return another example, which is in no package."""
+    spec = importlib.util.spec_from_file_location(name.replace("/", "_"), EXAMPLES / f"{name}.py")
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{name}.py is missing")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _write_notes(file: Path) -> None:

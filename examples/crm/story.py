@@ -1,6 +1,6 @@
 """The example from raw files to a reviewed graph: run, check, propose, merge, rank, report, and run again.
 
-Run it with ``make demo``, or alone: ``python examples/crm/story.py``. It works in a temporary folder.
+``make demo`` ends with it; alone it is ``python examples/crm/story.py``. It works in a temporary folder.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+CUSTOMER = "ben.alves.1@example.org"
 TOP = """
 query top() {
     match { $p: Person }
@@ -32,8 +34,21 @@ query top() {
 """
 
 
-def main(folder: Path, spark: SparkSession | None = None, say: Callable[[object], None] = print) -> None:
-    """Tell the story in ``folder``; what happens is said line by line."""
+@contextmanager
+def print_step(title: str) -> Iterator[None]:
+    """Print the title of a step, and leave a line free behind it."""
+    print(title)
+    yield
+    print()
+
+
+def main(
+    folder: Path,
+    spark: SparkSession | None = None,
+    say: Callable[[object], None] = print,
+    step: Callable[[str], AbstractContextManager[None]] = print_step,
+) -> None:
+    """Tell the story in ``folder``, step by step; every line of a result goes to ``say``."""
     raw = folder / "raw"
     data = _module("make_raw")
     data.make_raw(raw)
@@ -42,23 +57,37 @@ def main(folder: Path, spark: SparkSession | None = None, say: Callable[[object]
     used = session(is_short=True) if spark is None else spark
     try:
         with omnigraph.init(folder / "crm.omni", HERE / "schema.pg") as graph:
-            first = pipelines.run(crm, graph, spark=used, actor="nightly")
-            _say_all(say, run_lines(first))
-            _merge(graph, first, say)
-            (folder / "report.html").write_text(report_page(first), encoding="utf-8")
-            say(f"report: {folder / 'report.html'}")
-            for row in graph.query(TOP):
-                say(f"{row['name']}: {row['influence']:.4f}")
-            again = pipelines.run(crm, graph, spark=used, actor="nightly")
-            say(f"run again: {again.outcome}")
-            data.make_more(raw)
-            second = pipelines.run(crm, graph, spark=used, publish="audit", actor="nightly")
-            _say_all(say, run_lines(second))
-            _say_all(say, history_lines(pipelines.status(graph, "crm")))
-            say(graph.blame("Person", "ben.alves.1@example.org"))
+            with step("A pipeline: three exports become a graph, bad rows are put aside, checks are made"):
+                first = pipelines.run(crm, graph, spark=used, actor="nightly")
+                _say_all(say, run_lines(first))
+                page = report_page(first)
+                (folder / "report.html").write_text(page, encoding="utf-8")
+                say(f"the same as a page: report.html, {len(page) // 1000} kB")
+            with step("What it proposes is approved by a person, and merged"):
+                _merge(graph, first, say)
+            with step("Who brought the customers that brought others (PageRank, written by the same run)"):
+                for row in graph.query(TOP):
+                    say(f"{row['name']}: {row['influence']:.4f}")
+            with step("The same files again, and then new ones: customers moved, referrals were taken back"):
+                again = pipelines.run(crm, graph, spark=used, actor="nightly")
+                say(f"run again: {again.outcome}")
+                data.make_more(raw)
+                second = pipelines.run(crm, graph, spark=used, publish="audit", actor="nightly")
+                _say_all(say, run_lines(second))
+            with step("All runs, newest first"):
+                _say_all(say, history_lines(pipelines.status(graph, "crm")))
+            with step("Where the values of one customer come from"):
+                _say_all(say, map(_source_line, graph.blame("Person", CUSTOMER).properties))
     finally:
         if spark is None:
             stop(used)
+
+
+def _source_line(value: Any) -> str:
+    """Return who wrote a value, from which files or by which step, and who merged it."""
+    source = " and ".join(Path(file).name for file in value.files) or value.author.message
+    merged = "" if value.merge is None else f", merged by {value.merge.actor}"
+    return f"{value.name:10} by {value.author.actor} from {source}{merged}"
 
 
 def _merge(graph: omnigraph.Graph, report: pipelines.RunReport, say: Callable[[object], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from omnigraph.pipelines.report import history_lines, report_page, run_lines
@@ -79,6 +80,11 @@ def test_history_shows_a_line_for_each_run_and_a_plot():
     assert lines[0].startswith("01J0RUN  2026-01-01T00:00:00")
     assert "1,002 written, 1 deleted, 10 quarantined  1 of 2 checks passed" in lines[0]
     assert lines[-1] == "rows written: ██"
+
+
+def test_history_says_nothing_of_checks_where_a_run_told_of_none():
+    (line,) = history_lines([replace(REPORT, checks=())])
+    assert line.endswith("10 quarantined  12.3 s")
 
 
 class _Tags(HTMLParser):
