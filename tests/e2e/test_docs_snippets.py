@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog import Catalog, compile_schema
+from omnigraph.cluster.config.reading import read_cluster
+from omnigraph.cluster.declaration import CONFIG_FILE
 from omnigraph.errors import DiagnosticError
 from omnigraph.ir import compile_query
 from omnigraph.lang.gq import parse_queries
@@ -32,23 +34,34 @@ DOCUMENTS = [
 # The blocks of these pages share one session of Spark, and so do the tests that run them.
 ELSEWHERE = (ROOT / "docs" / "user" / "spark.md", ROOT / "docs" / "user" / "resolve.md")
 # The blocks of these continue each other, for somebody who follows them to the letter.
-FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md", ROOT / "docs" / "user" / "agents.md")
+FOLLOWED_PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / "user" / f"{name}.md" for name in ("journey", "agents", "cluster")),
+)
 PAGES = [page for page in DOCUMENTS if page not in ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
-KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}
+KINDS = {"pg", "gq", "console", "python", "sh", "json", "yaml", "text", *ELSEWHERE_LANGUAGES}
+# Why the commands of a ``sh`` block are run by no test, as the comment above the block says; no other block has one.
+REASONS = {
+    "continuous integration runs it": re.compile(r"make [a-z-]+"),
+    "it installs the package": re.compile(r"pip install '?\.(\[[a-z,-]+\])?'?"),
+    "needs Docker": re.compile(r"docker (build|run|compose) .+"),
+}
 # Where a server listens unless told otherwise. Tests run beside each other, so that theirs take any free port.
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 # What drawings of the documents are made of.
 DRAWN = ("│", "→", "──")
 BASH = shutil.which("bash") or "/bin/bash"
-_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^\n]*) -->\n)?```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
     """One fenced block; ``schema`` is the nearest compiling schema above it, ``output`` what a text block promises.
 
-    Of an excerpt, ``fails`` names the file that it is from.
+    Of an excerpt, ``fails`` names the file that it is from; ``reason`` is why no test runs the block.
     """
 
     page: str
@@ -58,6 +71,7 @@ class Snippet:
     body: str
     schema: str | None = None
     output: str | None = None
+    reason: str | None = None
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}-{self.language}"
@@ -85,6 +99,7 @@ def read_snippets(page: Path) -> list[Snippet]:
                 fails=fails,
                 body=match["body"],
                 schema=schema,
+                reason=match["reason"],
             )
         )
         if language == "pg" and fails is None:
@@ -126,6 +141,8 @@ def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
             check_steps(snippet)
         case "json":
             json.loads(snippet.body)
+        case "yaml":
+            check_cluster_config(snippet, tmp_path)
         case "text":
             assert any(mark in snippet.body for mark in DRAWN), "text that is neither an output nor a drawing"
         case _:
@@ -159,6 +176,21 @@ def test_page_has_only_closed_fences_of_a_known_kind(page: Path):
         mark for mark, known in zip(marks[::2], opened, strict=True) if known is None or known[1] not in KINDS
     ] == []
     assert len(marks) % 2 == 0
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_has_no_commands_in_indented_blocks_which_no_test_would_run(page: Path):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    # Further lines of an item of a list are indented as well, and follow the item.
+    assert re.findall(r"(?<=\n\n)(?: {4}|\t).*", text) == []
+
+
+def test_only_steps_that_no_test_can_run_are_left_out_and_every_reason_is_used():
+    blocks = [snippet for page in DOCUMENTS for snippet in read_snippets(page)]
+    assert {str(one): one.reason for one in blocks if (one.reason in REASONS) != (one.language == "sh")} == {}
+    assert {one.reason for one in blocks if one.reason is not None} == set(REASONS)
+    comments = sum(page.read_text(encoding="utf-8").count("<!-- not run:") for page in DOCUMENTS)
+    assert comments == sum(one.reason is not None for one in blocks) <= 5
 
 
 def test_index_names_every_page_and_every_page_is_one_of_the_index():
@@ -288,12 +320,13 @@ def read_commands(body: str) -> Iterator[tuple[str, str]]:
 
 
 def shim(place: Path) -> Path:
-    """Make a folder whose ``omnigraph`` is the one under test, whatever is installed."""
+    """Make a folder whose commands are those under test, whatever is installed."""
     folder = place / "bin"
     folder.mkdir(exist_ok=True)
-    script = folder / "omnigraph"
-    script.write_text(f'#!/bin/sh\n{warm_command("omnigraph")} "$@"\n')
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    for name, module in (("omnigraph", "omnigraph"), ("omnigraph-server", "omnigraph.server.main")):
+        script = folder / name
+        script.write_text(f'#!/bin/sh\n{warm_command(module)} "$@"\n')
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return folder
 
 
@@ -309,17 +342,27 @@ def check_python(snippet: Snippet, folder: Path) -> None:
 
 
 def check_steps(snippet: Snippet) -> None:
-    """The suite cannot install or run itself, but it can see that the commands exist."""
+    """Nothing runs these, so that each command must be of the kind that its reason is for, and of this project."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for line in snippet.body.splitlines():
+    lines = snippet.body.splitlines()
+    assert lines
+    for line in lines:
+        assert REASONS[str(snippet.reason)].fullmatch(line), line
         match line.split():
             case ["make", target]:
                 assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE), line
-            case [".", ".venv/bin/activate"]:
-                assert re.search(r"^VENV \?= \.venv$", makefile, re.MULTILINE), line
-            case ["cd", folder]:
-                assert (ROOT / folder).is_dir(), line
-            case ["pip", "install", "."]:
-                assert (ROOT / "pyproject.toml").is_file(), line
-            case _:
-                pytest.fail(f"no test knows this command: {line!r}")
+            case ["docker", *words]:
+                named = [word for word in words if word.startswith("examples/")]
+                assert [name for name in named if not (ROOT / name).is_file()] == [], line
+                settings = {word.partition("=")[0] for word in words if word.startswith("OMNIGRAPH_")}
+                pages = (ROOT / "docs" / "user").glob("*.md")
+                known = {name for page in pages for name in re.findall(r"OMNIGRAPH_[A-Z_]+", page.read_text("utf-8"))}
+                assert settings <= known, line
+
+
+def check_cluster_config(snippet: Snippet, folder: Path) -> None:
+    """The files that it names are not there; there must be nothing else to say of it."""
+    (folder / CONFIG_FILE).write_text(snippet.body, encoding="utf-8")
+    reading = read_cluster(str(folder))
+    assert reading.declaration is not None
+    assert [one.message for one in reading.findings.items if not one.message.endswith("it was not found")] == []
