@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 MINUTES ?= 5
 SIZE ?= S
+BIND ?= 127.0.0.1:8080
 # Tests start thousands of processes: none of them shall compile the product again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve docs docs-serve release-check install-check test-lowest bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
+.PHONY: help setup check format test test-more test-long test-embedding fuzz crash soak many server-load cost-deep fixtures demo serve serve-check docs docs-serve release-check install-check test-lowest bench bench-load bench-query bench-peers bench-history bench-algorithms bench-spark bench-startup bench-vectors bench-server bench-mcp bench-growth bench-clock spark-big spark-differential change-log bench-pipelines spark-pipelines spark-clusters spark-full clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -89,10 +90,12 @@ fixtures: setup ## Rewrite what commands are expected to say; then read the diff
 
 demo: $(VENV)/.examples ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
-	$(BIN)/python examples/crm/story.py
 
-serve: $(VENV)/.examples ## Serve the example graph on 127.0.0.1:8080 until Ctrl-C
-	$(BIN)/python examples/serve.py
+serve: $(VENV)/.examples ## Serve the example graph on BIND=127.0.0.1:8080 until Ctrl-C
+	@$(BIN)/python examples/serve.py --bind $(BIND)
+
+serve-check: setup ## Start `make serve` on a free port, ask what it says to ask, and stop it with Ctrl-C
+	OMNIGRAPH_SERVE_COMMAND="$(MAKE) --no-print-directory serve BIND=127.0.0.1:0" $(BIN)/pytest -q tests/e2e/test_examples.py -k serve.py $(PYTEST_ARGS)
 
 docs: setup ## Build the site of the documentation in build/site; a warning, dead link or request to another host fails
 	@$(PYTHON) tools/install.py $(VENV) docs

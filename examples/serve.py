@@ -38,19 +38,24 @@ def main() -> int:
         with omnigraph.init(place, PEOPLE / "schema.pg") as graph:
             graph.load(PEOPLE / "staff.jsonl", mode="append")
         command = [sys.executable, "-m", "omnigraph", "serve", str(place), "--unauthenticated", "--bind", given.bind]
-        return serve([*command, "--queries", str(PEOPLE / "queries.gq")])
+        code, has_listened = serve([*command, "--queries", str(PEOPLE / "queries.gq")])
+    if code and not has_listened:
+        print("hint: `make serve BIND=127.0.0.1:0` takes any free port", file=sys.stderr)
+    return code
 
 
-def serve(command: list[str]) -> int:
-    """Run the server until it is told to end, by a signal to it or to this process."""
+def serve(command: list[str]) -> tuple[int, bool]:
+    """Run the server until a signal ends it, and return its exit code and whether it has listened."""
+    has_listened = False
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own command
         # Ctrl-C reaches both processes; this one waits for the other to finish what is under way.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         for line in server.stdout or ():
             if line.startswith(LISTENING):
+                has_listened = True
                 print(TRY.format(address=line.strip().removeprefix(LISTENING)), flush=True)
-        return server.wait()
+        return server.wait(), has_listened
 
 
 if __name__ == "__main__":

@@ -49,38 +49,56 @@ def put(folder, kind, number, *rows):
     (folder / kind / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_a_declared_pipeline_reads_a_graph_and_writes_nodes_and_edges_in_flows_of_their_own(pipeline):
+def fill(folder, number):
+    first = 10 * number
+    names = [f"p{n:02}" for n in range(first, first + 10)]
+    put(folder, "people", number, *({"name": name, "age": number} for name in names))
+    put(folder, "knows", number, *({"from": name, "to": names[0]} for name in names[1:]))
+    put(
+        folder,
+        "lines",
+        number,
+        {"edge": "In", "from": f"lead{number}", "to": f"team{number}"},
+        {"type": "Team", "data": {"code": f"team{number}"}},
+        {"type": "Person", "data": {"name": f"lead{number}", "age": 60 + number}},
+    )
+
+
+def found(folder):
+    with open_session(folder / "graph") as graph:
+        rows = read_graph(graph)
+        marks = [commit.batch.number for commit in graph.log().commits if commit.batch is not None]
+    return {key: len(some) for key, some in rows.items()}, sorted(marks)
+
+
+def elders(folder):
+    return set(pq.read_table(folder / "spark-warehouse" / "elders").column("name").to_pylist())
+
+
+@pytest.fixture
+def first_run(pipeline):
+    """The pipeline after its first run."""
     folder, run = pipeline
     create_graph(folder / "graph", SCHEMA, '{"type":"Person","data":{"name":"zed","age":77}}')
-
-    def fill(number):
-        first = 10 * number
-        names = [f"p{n:02}" for n in range(first, first + 10)]
-        put(folder, "people", number, *({"name": name, "age": number} for name in names))
-        put(folder, "knows", number, *({"from": name, "to": names[0]} for name in names[1:]))
-        put(
-            folder,
-            "lines",
-            number,
-            {"edge": "In", "from": f"lead{number}", "to": f"team{number}"},
-            {"type": "Team", "data": {"code": f"team{number}"}},
-            {"type": "Person", "data": {"name": f"lead{number}", "age": 60 + number}},
-        )
-
-    def found():
-        with open_session(folder / "graph") as graph:
-            rows = read_graph(graph)
-            marks = [commit.batch.number for commit in graph.log().commits if commit.batch is not None]
-        return {key: len(some) for key, some in rows.items()}, sorted(marks)
-
-    fill(0)
+    fill(folder, 0)
     run()
-    assert found() == ({"node:Person": 12, "node:Team": 1, "edge:Knows": 9, "edge:In": 1}, [0, 0, 0])
-    # The next run goes on from its checkpoints, and a table of the catalog shows the graph as that run found it.
-    fill(1)
+    return folder, run
+
+
+@pytest.mark.more
+def test_a_declared_pipeline_reads_a_graph_and_writes_nodes_and_edges_in_flows_of_their_own(first_run):
+    folder, _ = first_run
+    assert found(folder) == ({"node:Person": 12, "node:Team": 1, "edge:Knows": 9, "edge:In": 1}, [0, 0, 0])
+    assert "zed" in elders(folder)
+
+
+@pytest.mark.more
+@pytest.mark.long
+def test_the_next_run_continues_from_its_checkpoints_and_reads_what_the_graph_has_then(first_run):
+    folder, run = first_run
+    fill(folder, 1)
     # A catalog in memory forgets its tables, and Spark refuses the folder that one of them has left.
     shutil.rmtree(folder / "spark-warehouse")
     run()
-    assert found() == ({"node:Person": 23, "node:Team": 2, "edge:Knows": 18, "edge:In": 2}, [0, 0, 0, 1, 1, 1])
-    elders = pq.read_table(folder / "spark-warehouse" / "elders").column("name").to_pylist()
-    assert {"zed", "lead0"} <= set(elders)
+    assert found(folder) == ({"node:Person": 23, "node:Team": 2, "edge:Knows": 18, "edge:In": 2}, [0, 0, 0, 1, 1, 1])
+    assert {"zed", "lead0"} <= elders(folder)
