@@ -82,16 +82,16 @@ def history_lines(reports: Sequence[RunReport]) -> Iterator[str]:
     for report in reports:
         when = format_datetime(report.started_at_ms)
         failed = sum(not check.passed for check in report.checks)
-        # The commit of a proposed run is older than its checks, and tells of none.
+        # The commit of a proposed run is older than its checks, and records none.
         checks = (
             f"  {len(report.checks) - failed} of {counted(len(report.checks), 'check')} passed" if report.checks else ""
         )
-        told = ", ".join(
+        counts = ", ".join(
             filter(
                 None, (f"{_total(report, 'written'):,} written", _some(report, "deleted"), _some(report, "quarantined"))
             )
         )
-        yield f"{report.run}  {when}  {outcome_text(report.outcome)}  {told}{checks}  {report.seconds:.1f} s"
+        yield f"{report.run}  {when}  {outcome_text(report.outcome)}  {counts}{checks}  {report.seconds:.1f} s"
     if len(reports) > 1:
         yield f"rows written: {spark_line(_total(report, 'written') for report in reversed(reports))}"
 
