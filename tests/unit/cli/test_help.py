@@ -38,11 +38,11 @@ def groups(group: Any = LISTED, path: str = "omnigraph") -> dict[str, Any]:
 PAGES = {**groups(), **COMMANDS}
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_help_has_nothing_of_the_language_it_is_written_in(path: str):
-    text = help_of(PAGES[path], path)
-    assert text.startswith("Usage: ")
-    assert LEAKS.findall(text) == [], text
+def test_help_has_nothing_of_the_language_it_is_written_in():
+    for path, page in PAGES.items():
+        text = help_of(page, path)
+        assert text.startswith("Usage: "), path
+        assert LEAKS.findall(text) == [], text
 
 
 def test_the_usage_line_says_what_is_required():

@@ -25,14 +25,14 @@ def chunked(kind, make, sizes, *, has_nulls=True):
     return pa.chunked_array([pa.array(values[at : at + size], kind) for at, size in zip(starts, sizes, strict=False)])
 
 
-@pytest.mark.parametrize("places", [[], [0], [6], [0, 1, 6], [6, 0, 5, 0], [2, 2, 3, 3], list(range(7)), [6, 5, 1, 0]])
 @pytest.mark.parametrize("sizes", [(3, 4), (1, 0, 2, 4), (7, 0), (0, 7)], ids=str)
 @pytest.mark.parametrize("of", VALUES)
-def test_values_are_those_of_the_whole_column_in_the_order_of_the_places(of, sizes, places):
+def test_values_are_those_of_the_whole_column_in_the_order_of_the_places(of, sizes):
     column = chunked(*VALUES[of], sizes)
-    found = take_scattered(column, np.array(places, dtype=np.int64), lambda array, at: array.take(pa.array(at)))
-    assert found.type == column.type
-    assert found.to_pylist() == [column[place].as_py() for place in places]
+    for places in ([], [0], [6], [0, 1, 6], [6, 0, 5, 0], [2, 2, 3, 3], [*range(7)], [6, 5, 1, 0]):
+        found = take_scattered(column, np.array(places, dtype=np.int64), lambda array, at: array.take(pa.array(at)))
+        assert found.type == column.type
+        assert found.to_pylist() == [column[place].as_py() for place in places]
 
 
 @pytest.mark.parametrize("places", [[], [6], [0, 1, 6], [6, 0, 5, 0], [6, 5, 1, 0]])

@@ -323,7 +323,7 @@ def test_ten_megabytes_are_refused_at_once(filler: str):
 )
 @pytest.mark.parametrize("start", ["", '"', "query q() { match { $p.a = ", "query q() @description("])
 def test_a_source_of_the_largest_size_and_one_repeated_mark_is_refused_quickly(start: str, unit: str):
-    # Every text is a clause, so all of them are read before the end is missed: linear work, as test_hostile counts it.
+    # Every text is a clause, so all of them are read before the end is missed: which takes linear work.
     is_read = start.endswith("= ") and unit == '"'
     source = start + unit * ((MAX_SOURCE_BYTES - len(start)) // len(unit) // (16 if is_read else 1))
     with pytest.raises((QuerySyntaxError, SourceTooLargeError)):
