@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return super()._split_scope(nodeid) if folder is None or nodeid.startswith(_APART) else folder
 
     return FilesAndFolders(config, log)
+
+
+# Collecting it takes longer than collecting all others, so that a run which has none of its tests does not.
+_DEAR = "test_openapi_requests.py"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file that is dear to collect where all of its tests would be left out."""
+    return True if collection_path.name == _DEAR and config.option.markexpr == "not more" else None
 
 
 @pytest.hookimpl(tryfirst=True)
