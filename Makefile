@@ -97,7 +97,7 @@ serve: $(VENV)/.examples ## Serve the example graph on BIND=127.0.0.1:8080 until
 serve-check: setup ## Start `make serve` on a free port, ask what it says to ask, and stop it with Ctrl-C
 	OMNIGRAPH_SERVE_COMMAND="make --no-print-directory serve BIND=127.0.0.1:0" $(BIN)/pytest -q tests/e2e/test_examples.py -k serve.py $(PYTEST_ARGS)
 
-docs: setup ## Build the site of the documentation in build/site; a warning, dead link or request to another host fails
+docs: ## Build the site of the documentation in build/site; a warning, dead link or request to another host fails
 	@$(PYTHON) tools/install.py $(VENV) docs
 	$(BIN)/python docs/make_site.py
 
