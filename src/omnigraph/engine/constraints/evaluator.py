@@ -175,13 +175,11 @@ def _described_clash(
     owner, rows = image.type, image.part.rows
     describer = run.describer(image)
     for batch in found.to_batches():
-        for found_row in batch.to_pylist():
-            at, first = found_row["row"], found_row.get("first_row")
+        for clash in batch.to_pylist():
+            at, first = clash["row"], clash.get("first_row")
             value = display_tuple(owner, rows, at, columns)
             first_place = None if first is None else describer.place(first)
-            yield describe_clash(
-                owner, columns, describer.place(at), value, other=found_row["other"], first=first_place
-            )
+            yield describe_clash(owner, columns, describer.place(at), value, other=clash["other"], first=first_place)
 
 
 _NO_REPLACED = ids_table(pa.array([], pa.string()))

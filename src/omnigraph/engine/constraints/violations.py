@@ -50,15 +50,15 @@ def describe_clash(
     """Describe a row whose tuple ``value`` the entity ``other`` has too; ``first`` is its row if the change has it."""
     label = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
     rule: ConstraintRule = "key" if owner.key is not None and set(columns) == set(owner.key) else "unique"
-    held = f"held by '{other}' and '{at.entity_id}'"
+    holders = f"held by '{other}' and '{at.entity_id}'"
     if rule == "key":
         source = None if first is None else first.source
-        held = (
+        holders = (
             "occurs twice"
             if first is None or source is None
             else f"occurs twice, first in {place_of(source, first.line)}"
         )
-    message = f"@{rule} violation on {owner.name}.{label}: value '{value}' {held}"
+    message = f"@{rule} violation on {owner.name}.{label}: value '{value}' {holders}"
     return describe_row(owner, rule, at, message, name=label, value=value)
 
 

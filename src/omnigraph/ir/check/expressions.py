@@ -138,16 +138,16 @@ def has_no_item(expression: ast.Expression) -> bool:
     )
 
 
-def literal_suggestion(expression: ast.Expression, wanted: PropertyType) -> str | None:
+def literal_suggestion(expression: ast.Expression, target: PropertyType) -> str | None:
     """Return how a literal is written that is compared with or assigned to another type, if only its form is wrong."""
     match expression:
-        case ast.StringLiteral(value=text) if wanted.scalar in {Scalar.DATE, Scalar.DATETIME}:
-            return f"write {'date' if wanted.scalar is Scalar.DATE else 'datetime'}({quote_string(text)})"
-        case ast.StringLiteral(value=text) if wanted.is_numeric and _NUMBER.fullmatch(text):
+        case ast.StringLiteral(value=text) if target.scalar in {Scalar.DATE, Scalar.DATETIME}:
+            return f"write {'date' if target.scalar is Scalar.DATE else 'datetime'}({quote_string(text)})"
+        case ast.StringLiteral(value=text) if target.is_numeric and _NUMBER.fullmatch(text):
             return f"write it without quotes: {text}"
-        case ast.StringLiteral(value="true" | "false" as text) if wanted.scalar is Scalar.BOOL:
+        case ast.StringLiteral(value="true" | "false" as text) if target.scalar is Scalar.BOOL:
             return f"write it without quotes: {text}"
-        case ast.IntegerLiteral(value=number) if wanted.scalar is Scalar.STRING:
+        case ast.IntegerLiteral(value=number) if target.scalar is Scalar.STRING:
             return f'write it in quotes: "{number}"'
         case _:
             return None

@@ -316,7 +316,7 @@ TOOLS = (
     Tool(
         name="branch_list",
         title="List branches",
-        description="List the branches, with the parent of each and how far it is ahead of and behind it.",
+        description="List the branches, with the parent of each and the numbers of commits ahead and behind.",
         arguments=BranchList,
         answer=ListedBranches,
         run=list_branches,

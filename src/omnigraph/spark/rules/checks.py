@@ -115,8 +115,8 @@ def _clash(
     def describe(found: tuple[Any, ...]) -> Violation:
         row, other, *first_row, holder, value = found
         first = place_of(places, first_row[0], other) if first_row else None
-        shown = display_text(value, len(names))
-        return describe_clash(owner, names, place_of(places, row, holder), shown, other=other, first=first)
+        display = display_text(value, len(names))
+        return describe_clash(owner, names, place_of(places, row, holder), display, other=other, first=first)
 
     beside = relations.engine.written(keys, ("id", column), "id" if column == KEY else column)
     return Check(
