@@ -52,7 +52,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     ("arguments", "code", "told"),
     [
         ("diff g main draft --type Evnt", 5, "did you mean 'Event'?"),
-        ("diff g main draft --type node:Event", 5, "did you mean 'Event'?"),
+        ("diff g main draft --type node:Event", 5, "did you mean Event?"),
         ("changes poll g --start now --type Evnt", 5, "did you mean 'Event'?"),
         ("changes poll g", 2, "--start now"),
         ("changes follow g --once --from beginning --type Evnt", 5, "did you mean 'Event'?"),
@@ -91,7 +91,7 @@ def test_a_commit_knows_the_types_of_its_state(command: Command, folder: Path):
         head = str(backend.engine.snapshot().state.head.commit)
     assert command("commit", "changes", "g", head, "--type", "Follows")[0] == 0
     ended, err = command("commit", "changes", "g", head, "--type", "Evnt")
-    assert (ended, "did you mean Event?" in err) == (5, True)
+    assert (ended, "did you mean 'Event'?" in err) == (5, True)
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,7 @@ def mixed_sequences(owner: NodeType | EdgeType, rows: pa.Table) -> tuple[int, Ro
         return None
     at = int(others[0])
     text = (
-        f"the sequence of the row is {SEQUENCE_KINDS[int(kinds[at])]}, but rows of {owner.name} "
-        f"before it have {SEQUENCE_KINDS[int(kinds[0])]}"
+        f"the row has {SEQUENCE_KINDS[int(kinds[at])]}, rows of {owner.name} before it {SEQUENCE_KINDS[int(kinds[0])]}"
     )
     line, source = rows.column(LINE)[at].as_py(), rows.column(SOURCE)[at].as_py()
     return source, RowProblem(line=line, rule="sequence", message=text, type_name=owner.name, property="_seq")

@@ -237,7 +237,7 @@ def test_a_row_that_is_none_of_a_log_is_refused_with_its_line(graph, apply, row,
 def test_sequences_that_cannot_be_compared_are_refused(apply):
     with pytest.raises(BadRowsError) as caught:
         apply(person("ada", seq=1), person("bob", seq="2026-01-01"))
-    assert caught.value.details.items[0].message == "the row has an instant, rows of Person before it a number"
+    assert caught.value.details.items[0].message == ("the row has an instant, rows of Person before it a number")
     with pytest.raises(BadRowsError) as caught:
         apply(person("ada"), person("bob", seq=2))
     assert caught.value.details.items[0].message == "the row has a number, rows of Person before it no sequence"

@@ -271,5 +271,5 @@ def test_what_is_said_of_cells_is_refused_where_there_are_none(graph, tmp_path):
     (tmp_path / "a.jsonl").write_text("")
     for settings, expected in (({"delimiter": ";"}, "a CSV file"), ({"trim": True}, "a file of one type")):
         source = Source(path=str(tmp_path / "a.jsonl"), dialect=Dialect(**settings))
-        with pytest.raises(UsageError, match=f"none of them is {expected}"):
+        with pytest.raises(UsageError, match=f"applies only to {expected}; the load has none"):
             load_files(graph, [source], "append")
