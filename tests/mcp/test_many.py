@@ -176,6 +176,29 @@ def test_hosts_and_origins_follow_the_table(host, origin, bind, hosts, is_allowe
         assert is_allowed
 
 
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("192.0.2.1:8080", True),
+        ("[2001:db8::1]:8080", True),
+        ("graphs:8080", True),
+        ("evil.example:8080", False),
+        ("192.0.2.1.evil.example", False),
+        (None, False),
+    ],
+)
+def test_an_open_server_is_not_reached_by_a_name_that_anybody_could_have_made(host, is_allowed):
+    # A server with tokens is, because a page has none.
+    check_origin(host, None, bind="192.0.2.1", hosts=())
+    try:
+        check_origin(host, None, bind="192.0.2.1", hosts=(), is_open=True)
+    except OriginError:
+        assert not is_allowed
+    else:
+        assert is_allowed
+    check_origin("graphs.example", None, bind="192.0.2.1", hosts=("graphs.example",), is_open=True)
+
+
 def test_stored_queries_become_tools_up_to_a_limit_and_never_take_a_name():
     entries = [QueryEntry(name=f"q{number:02}", is_mutation=False, mcp_expose=True) for number in range(30)]
     entries += [QueryEntry(name=name, is_mutation=True, mcp_expose=True) for name in ("diff", "merge", "stored_merge")]

@@ -5,6 +5,7 @@ What is wrong with the cluster as a whole is an error. What is wrong with one gr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
@@ -25,7 +26,7 @@ from omnigraph.cluster.ledger.documents import state_error
 from omnigraph.cluster.ledger.draft import UNGUARDED, check_composites, graphs_of, queries_of
 from omnigraph.cluster.ledger.payloads import Payload, PayloadStore, has_payload
 from omnigraph.cluster.ledger.place import STATE, ClusterPlace
-from omnigraph.cluster.ledger.sidecars import Sidecar, SidecarStore
+from omnigraph.cluster.ledger.sidecars import SUFFIX, Sidecar, SidecarStore
 from omnigraph.cluster.ledger.state import LedgerFile, LedgerState
 from omnigraph.cluster.provider_keys import resolve_profile
 from omnigraph.engine.embedding.settings import EmbeddingSettings
@@ -34,6 +35,8 @@ from omnigraph.ir.stored_queries import QuerySource
 from omnigraph.records import record
 from omnigraph.runtime import side_by_side
 from omnigraph.txn.stored_json import to_builtins
+
+_log = logging.getLogger(__name__)
 
 _READS_AT_ONCE = 16
 _POLICY = "policy."
@@ -183,7 +186,9 @@ def _pending(place: ClusterPlace, state: LedgerState) -> dict[str, Sidecar]:
         if sidecar.kind == "graph_delete" or applied != sidecar.desired_schema_digest:
             found[sidecar.graph_id] = sidecar
     for problem in findings.items:
-        raise state_error(problem.code, problem.path, problem.message)
+        if problem.path.endswith(SUFFIX):
+            raise state_error(problem.code, problem.path, problem.message)
+        _log.warning("%s", problem.message)
     return found
 
 

@@ -74,11 +74,13 @@ class ServerLimits:
     Args:
         body: the longest body of a request.
         load_body: the longest body of a load.
+        body_memory: all bodies together that are in memory.
         upload: the longest body of a request with files, which is laid down on disk.
         body_seconds: how long a body may take to arrive.
         threads: how many operations run at the same time.
         streams: how many results are streamed at the same time.
         export_streams: exports and baselines of one graph at the same time.
+        export_hold_s: how long an export keeps branches of its graph from being made and deleted.
         transport_streams: exports and baselines of all graphs at the same time.
         transport_wait_s: how long an export waits for one of those.
         stalled_s: how long a stream waits for a reader that takes nothing.
@@ -86,11 +88,13 @@ class ServerLimits:
 
     body: int = 1 << 20
     load_body: int = 32 << 20
+    body_memory: int = 256 << 20
     upload: int = 4 << 30
     body_seconds: float = 60.0
     threads: int = 64
     streams: int = 64
     export_streams: int = 1
+    export_hold_s: float = 600.0
     transport_streams: int = 8
     transport_wait_s: float = 0.25
     stalled_s: float = 30.0

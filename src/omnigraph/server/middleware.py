@@ -93,6 +93,7 @@ class Around:
                     raise
         finally:
             control.under_way -= 1
+            self._service.bodies.leave(scope)
             seconds = control.clock.monotonic_s() - began_s
             told = _told(scope, reply.status, seconds)
             control.metrics.answered(told["method"], told["route"], reply.status, seconds)
@@ -121,7 +122,8 @@ class Around:
         if service.access.is_open:
             headers = Headers(scope=scope)
             hosts = service.control.settings.agents.hosts
-            check_origin(headers.get("host"), headers.get("origin"), bind=service.settings.host, hosts=hosts)
+            bind = service.settings.host
+            check_origin(headers.get("host"), headers.get("origin"), bind=bind, hosts=hosts, is_open=True)
 
 
 def refusing(app: ASGIApp) -> ASGIApp:

@@ -30,7 +30,7 @@ from omnigraph.server.control.served import GuardedSchema, ServedBackend, Served
 from omnigraph.server.control.settings import ControlSettings, RequestLimits
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.openapi import knows_additions
-from omnigraph.server.transport.bodies import malformed, read_json
+from omnigraph.server.transport.bodies import BodyMemory, malformed, read_json
 from omnigraph.server.transport.running import RunningCalls
 from omnigraph.server.transport.streams import ExportSlots, StreamSlots
 
@@ -56,7 +56,8 @@ class Service:
         self.access = access
         self.runtime = runtime
         self.control = control or Control(ControlSettings(), runtime.clock)
-        self.exports = ExportSlots(settings.limits)
+        self.exports = ExportSlots(settings.limits, runtime.clock)
+        self.bodies = BodyMemory(settings.limits.body_memory)
         self.streams = StreamSlots(settings.limits.streams)
         self.running = RunningCalls()
         # What speaks with agents; made for the first of them, because its library is an extra.

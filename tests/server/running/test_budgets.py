@@ -234,6 +234,8 @@ def test_sizes_that_a_caller_sets_are_no_larger_than_the_defaults(graph, monkeyp
     assert within_budgets(PreviewMergeRequest(source="draft", max_conflicts=3)).max_conflicts == 3
     assert within_budgets(ReadNetworkRequest(limit=huge)).limit == MAX_ENTITIES
     assert within_budgets(ReadNetworkRequest(limit=3)).limit == 3
+    assert within_budgets(LogRequest(limit=huge)).limit == served_module._MOST_COMMITS
+    assert within_budgets(LogRequest(limit=3)).limit == 3
 
 
 def test_no_more_of_a_blob_is_read_at_once_than_the_budget(tmp_path, monkeypatch):

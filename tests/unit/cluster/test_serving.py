@@ -169,6 +169,18 @@ def test_cluster_that_contradicts_itself_is_not_served(root: Path, broken: Broke
     assert broken.message in caught.value.message
 
 
+@pytest.mark.parametrize("name", [".DS_Store", "notes.txt", "01ARZ3NDEKTSV4RRFFQ69G5FAV.json.tmp", "old/readme"])
+def test_a_stray_file_among_the_sidecars_stops_no_server(root: Path, name: str, caplog):
+    stray = root / "__cluster" / "recoveries" / name
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_bytes(b"x")
+    before = [graph.graph_id for graph in serving(root).graphs]
+    assert before
+    assert serving(root).quarantined == ()
+    assert name in caplog.text
+    assert stray.exists()
+
+
 def test_every_code_about_serving_has_a_case():
     assert set(SERVING_CODES) - {broken.code for broken in BROKEN} == {"embedding_api_key_unset"}
 

@@ -13,6 +13,8 @@ from omnigraph.cluster.ledger.place import RECOVERIES, ClusterPlace
 from omnigraph.cluster.ledger.state import MoveKind
 from omnigraph.errors import ClusterStateError, OmnigraphError
 
+# What the name of every sidecar ends with.
+SUFFIX = ".json"
 _SHOWN = 100
 
 
@@ -69,6 +71,10 @@ class SidecarStore:
             return ()
         found = []
         for key in keys:
+            if not key.endswith(SUFFIX):
+                message = f"'{key}' is no recovery sidecar, and no change depends on it; move it away"
+                findings.add("invalid_recovery_sidecar", self._place.shown(key), message)
+                continue
             try:
                 sidecar = self._read(key)
             except ClusterStateError as problem:
@@ -114,4 +120,4 @@ class SidecarStore:
 
 
 def _key(sidecar: Sidecar) -> str:
-    return f"{RECOVERIES}/{sidecar.operation_id}.json"
+    return f"{RECOVERIES}/{sidecar.operation_id}{SUFFIX}"

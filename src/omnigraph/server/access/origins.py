@@ -11,18 +11,22 @@ from omnigraph.errors import BadValue, OriginError
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Collection[str]) -> None:
+def check_origin(
+    host: str | None, origin: str | None, *, bind: str, hosts: Collection[str], is_open: bool = False
+) -> None:
     """Return if a request may name a host, and come from a page.
 
     A server on loopback is reached by the names of loopback, and every server by those that its operator lists and by
     the address where it listens. One that listens elsewhere without such a list is reached by any name, and by pages
-    that it serves itself.
+    that it serves itself. If it demands no token, it is not reached by a name with a dot: the owner of any
+    page can let such a name resolve to the server's address, and never a bare one or the address itself.
 
     Args:
         host: the header ``Host``.
         origin: the header ``Origin``, which browsers send.
         bind: where the server listens.
         hosts: the names that the operator lists.
+        is_open: whether the server demands no token.
 
     Raises:
         OriginError: it may not.
@@ -33,6 +37,8 @@ def check_origin(host: str | None, origin: str | None, *, bind: str, hosts: Coll
     named = _name(f"//{host}") if host else None
     if known and named not in known:
         raise _refused("Host", host, known)
+    if not known and is_open and not (named and _is_bare(named)):
+        raise _refused("Host", host, ("an address", "a name without a dot"))
     if origin is None:
         return
     page = _name(origin)
@@ -45,6 +51,14 @@ def _is_loopback(bind: str) -> bool:
         return ip_address(bind).is_loopback
     except ValueError:
         return bind.lower() in _LOOPBACK
+
+
+def _is_bare(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return "." not in name
+    return True
 
 
 def _name(address: str) -> str | None:

@@ -31,6 +31,7 @@ from omnigraph.operations.history import (
     BaselineRequest,
     CreateBranchRequest,
     DeleteBranchRequest,
+    LogRequest,
     MergeRequest,
 )
 from omnigraph.operations.reads import ExportRequest, ExportStreamRequest, ReadBlobRequest, ReadNetworkRequest
@@ -56,6 +57,8 @@ _IN_HISTORY = frozenset({"mutate", "mutate_batch", "invoke_mutation", "load", "m
 _BRANCH_BYTES = 256
 # What is read of a Blob at once; clients that read on ask for no more.
 _BLOB_BYTES = 64 << 20
+# The commits of one page of a log.
+_MOST_COMMITS = 10_000
 _EXPORTS = (ExportRequest, ExportStreamRequest, BaselineRequest)
 
 
@@ -261,6 +264,9 @@ def within_budgets(request: Request[Any]) -> Request[Any]:
     changed: dict[str, Any] = {}
     if isinstance(request, ReadNetworkRequest) and type(request.limit) is int:
         changed["limit"] = min(request.limit, MAX_ENTITIES)
+    if isinstance(request, LogRequest) and type(request.limit) is int:
+        # What is left has its own page.
+        changed["limit"] = min(request.limit, _MOST_COMMITS)
     for one in fields(cast("Any", request)):
         given = getattr(request, one.name)
         if isinstance(given, Request):

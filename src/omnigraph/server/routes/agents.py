@@ -43,7 +43,8 @@ async def _answer(request: Request) -> Response:
     check_origin(headers.get("host"), headers.get("origin"), bind=settings.host, hosts=agents.hosts)
     library("mcp", hint=INSTALL, what="route")
     limits = settings.limits
-    return _Exchange(service, await read_body(request, limits.load_body, seconds=limits.body_seconds))
+    # The protocol's library takes messages apart on the event loop: longer ones would keep others waiting.
+    return _Exchange(service, await read_body(request, limits.body, seconds=limits.body_seconds))
 
 
 class _Exchange(Response):

@@ -181,7 +181,7 @@ async def _stream(
     stream = ByteStream(call.service.settings.limits)
     wanted = replace(asked, options=QueryOptions(streams=True))
     result = await call.execute(wanted, Attachments(cancel=stream.cancelled))
-    leave = call.service.streams.take()
+    leave = call.service.streams.take(call.actor_name)
     stream.start("result", lambda sink: write(sink, result), ended=leave)
     headers = {
         "omnigraph-query-name": result.query_name,

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Scope
 
 from omnigraph.errors import (
+    AdmissionError,
     BadValue,
     BodyTimeoutError,
     BodyTooLargeError,
@@ -35,6 +37,35 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+class BodyMemory:
+    """The bytes of bodies in memory, of all requests that have not been answered. The event loop counts them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return self._size
+
+    def take(self, scope: Scope, size: int) -> None:
+        """Count more bytes of a request.
+
+        Raises:
+            AdmissionError: they are too many together.
+        """
+        if self._size + size > self._most:
+            details = LimitExceeded(resource="bytes of request bodies", limit=self._most, actual=self._size + size)
+            raise AdmissionError("too many bytes of request bodies under way; nothing was done", details=details)
+        self._size += size
+        scope["omnigraph.held_bytes"] = scope.get("omnigraph.held_bytes", 0) + size
+
+    def leave(self, scope: Scope) -> None:
+        """Take off the bytes of a request that was answered."""
+        self._size -= scope.pop("omnigraph.held_bytes", 0)
+
+
 def refuse_packed(request: Request) -> None:
     """Refuse a body that is packed: it would have to be unpacked before anyone knows how long it is.
 
@@ -55,8 +86,10 @@ async def read_body(request: Request, limit: int, *, seconds: float, resource: s
         BodyTimeoutError: it did not arrive in time.
         MediaTypeError: it is packed.
         RequestFormatError: the client went away, or says a length that is none.
+        AdmissionError: the bodies of all requests together are too large.
     """
     refuse_packed(request)
+    memory: BodyMemory = request.app.state.service.bodies
     told = request.headers.get("content-length")
     if told is not None and told.isascii() and told.isdigit() and int(told) > limit:
         raise _too_large(resource, limit, int(told))
@@ -64,6 +97,7 @@ async def read_body(request: Request, limit: int, *, seconds: float, resource: s
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
+                memory.take(request.scope, len(chunk))
                 found += chunk
                 if len(found) > limit:
                     raise _too_large(resource, limit, len(found))

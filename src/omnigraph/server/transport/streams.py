@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from omnigraph.errors import BadValue, LimitExceeded, QueryCancelledError, StreamCapacityError
-from omnigraph.runtime import in_context, start_thread
+from omnigraph.runtime import Clock, in_context, start_thread
 from omnigraph.server.config import ServerLimits
 
 CHUNK_BYTES = 64 << 10
@@ -137,30 +138,45 @@ class ByteStream:
 
 
 class StreamSlots:
-    """How many results may be streamed at the same time."""
+    """How many results may be streamed at the same time; of these, one actor gets three quarters at most."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._free = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
 
-    def take(self) -> Callable[[], None]:
-        """Take a slot and return what gives it back.
+    def take(self, actor: str | None) -> Callable[[], None]:
+        """Take a slot and return what gives it back. Where callers do not say who they are, all may be anybody's.
 
         Raises:
-            StreamCapacityError: all are taken.
+            StreamCapacityError: all are taken, or as many as the actor gets.
         """
-        if not self._free.acquire(blocking=False):
-            raise _full("stream_result_slots", self._most, self._most + 1)
-        return self._free.release
+        name = actor or ""
+        share = self._most if actor is None else max(1, self._most * 3 // 4)
+        with self._lock:
+            if self._taken[name] >= share or self._taken.total() >= self._most:
+                limit = min(share, self._most)
+                raise _full("stream_result_slots", limit, limit + 1)
+            self._taken[name] += 1
+
+        def leave() -> None:
+            with self._lock:
+                self._taken[name] -= 1
+                if not self._taken[name]:
+                    del self._taken[name]
+
+        return leave
 
 
 class ExportSlots:
     """How many exports and baselines may run at the same time, on one graph and in all."""
 
-    def __init__(self, limits: ServerLimits) -> None:
+    def __init__(self, limits: ServerLimits, clock: Clock) -> None:
         self._limits = limits
+        self._clock = clock
         self._lock = threading.Lock()
-        self._by_graph: dict[str, int] = {}
+        # When each of them began.
+        self._by_graph: dict[str, list[float]] = {}
         self._transport = threading.BoundedSemaphore(limits.transport_streams)
 
     def take(self, graph_id: str) -> Callable[[], None]:
@@ -170,35 +186,40 @@ class ExportSlots:
             StreamCapacityError: an export of this graph is running, or too many of all graphs are.
         """
         with self._lock:
-            taken = self._by_graph.get(graph_id, 0)
-            if taken >= self._limits.export_streams:
-                raise _full("stream_export_slots", self._limits.export_streams, taken + 1)
-            self._by_graph[graph_id] = taken + 1
+            running = self._by_graph.setdefault(graph_id, [])
+            if len(running) >= self._limits.export_streams:
+                raise _full("stream_export_slots", self._limits.export_streams, len(running) + 1)
+            began_s = self._clock.monotonic_s()
+            running.append(began_s)
         if not self._transport.acquire(timeout=self._limits.transport_wait_s):
-            self._leave(graph_id)
+            self._leave(graph_id, began_s)
             budget = self._limits.transport_streams * _TRANSPORT_BYTES
             raise _full("stream_export_transport_bytes", budget, budget + _TRANSPORT_BYTES)
 
         def leave() -> None:
             self._transport.release()
-            self._leave(graph_id)
+            self._leave(graph_id, began_s)
 
         return leave
 
     def refuse_while_exporting(self, graph_id: str) -> None:
         """Return if no export of a graph is running; what moves tables away from under it has to wait.
 
+        An export reads one state, whatever is published later. One whose reader is slow does not keep others
+        waiting for ever: after ``export_hold_s`` they go on, and an export whose own branch is deleted then fails.
+
         Raises:
             StreamCapacityError: one is running.
         """
         with self._lock:
-            taken = self._by_graph.get(graph_id, 0)
-        if taken:
-            raise _full("stream_export_slots", self._limits.export_streams, taken + 1)
+            since_s = self._clock.monotonic_s() - self._limits.export_hold_s
+            young = [began_s for began_s in self._by_graph.get(graph_id, ()) if began_s > since_s]
+        if young:
+            raise _full("stream_export_slots", self._limits.export_streams, len(young) + 1)
 
-    def _leave(self, graph_id: str) -> None:
+    def _leave(self, graph_id: str, began_s: float) -> None:
         with self._lock:
-            self._by_graph[graph_id] -= 1
+            self._by_graph[graph_id].remove(began_s)
             if not self._by_graph[graph_id]:
                 del self._by_graph[graph_id]
 
