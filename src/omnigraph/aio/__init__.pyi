@@ -71,6 +71,7 @@ from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import (
     MAIN,
 )
+from omnigraph.values.damage import DamagedRecord
 
 class State:
     """A state: ``at`` refers to it, seen from ``branch``; the newest of the branch when None."""
@@ -384,7 +385,7 @@ class Graph(BranchVerbs):
         """Finish background work and let go of everything; harmless when closed already."""
     async def branch(self, name: str) -> Branch:
         """Return a branch that exists."""
-    async def branches(self) -> tuple[BranchStatus, ...]:
+    async def branches(self) -> tuple[BranchStatus | DamagedRecord, ...]:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
     async def create_branch(
         self, name: str, at: str | datetime | Commit | State | None = None, *, actor: str | None = None
@@ -392,8 +393,8 @@ class Graph(BranchVerbs):
         """Create a branch at the newest state of main, or at what ``at`` names; nothing is copied."""
     async def delete_branch(self, name: str, *, actor: str | None = None) -> None:
         """Delete a branch and its own commits for good; harmless when that was done before."""
-    async def tags(self) -> tuple[Tag, ...]:
-        """Return every tag, by name."""
+    async def tags(self) -> tuple[Tag | DamagedRecord, ...]:
+        """Return every tag, by name; one that cannot be understood is shown as damaged."""
     async def delete_tag(self, name: str) -> Tag:
         """Remove a tag and return it."""
     @property

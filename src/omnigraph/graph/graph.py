@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
+    from omnigraph.values.damage import DamagedRecord
 
 
 class Graph(BranchVerbs):
@@ -93,8 +94,11 @@ class Graph(BranchVerbs):
         self._backend.execute(ReadStateRequest(branch=branch))
         return Branch(self._backend, branch)
 
-    def branches(self) -> tuple[BranchStatus, ...]:
-        """Return the live branches and how each stands to the one it came from, main first, then by name."""
+    def branches(self) -> tuple[BranchStatus | DamagedRecord, ...]:
+        """Return the live branches and how each stands to the one it came from, main first, then by name.
+
+        One whose ref cannot be understood is shown as damaged.
+        """
         return self._backend.execute(ListBranchesRequest())
 
     def create_branch(
@@ -121,8 +125,8 @@ class Graph(BranchVerbs):
         """
         self._backend.execute(DeleteBranchRequest(name=name, actor=actor))
 
-    def tags(self) -> tuple[Tag, ...]:
-        """Return every tag, by name."""
+    def tags(self) -> tuple[Tag | DamagedRecord, ...]:
+        """Return every tag, by name; one that cannot be understood is shown as damaged."""
         return self._backend.execute(ListTagsRequest())
 
     def delete_tag(self, name: str) -> Tag:

@@ -105,9 +105,7 @@ def write_somewhere(call: ToolCall, given: Write, verb: str, write: Callable[[Pl
             # Only if nothing can have been written, by this call or by another one that goes by the same name.
             # Whatever keeps it from going: an empty branch harms nobody.
             with suppress(OmnigraphError):
-                found = call.execute(ResolveRefRequest(ref=place.branch, branch=place.branch))
-                if found.commit.id == place.made_at:
-                    call.execute(DeleteBranchRequest(name=place.branch))
+                call.execute(DeleteBranchRequest(name=place.branch, expected_head=str(place.made_at)))
         raise
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.branches.tags import Tag
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.refs import LogPage
+    from omnigraph.values.damage import DamagedRecord
 
 
 @operation("log", Action.READ)
@@ -233,8 +234,11 @@ class BlameRequest(Request["EntityHistory"]):
 
 @operation("list_branches", Action.READ)
 @record
-class ListBranchesRequest(Request[tuple["BranchStatus", ...]]):
-    """List the live branches and how each stands to the one it came from, main first, then by name."""
+class ListBranchesRequest(Request[tuple["BranchStatus | DamagedRecord", ...]]):
+    """List the live branches and how each stands to the one it came from, main first, then by name.
+
+    One whose ref cannot be understood is shown as damaged.
+    """
 
 
 @operation("create_branch", Action.BRANCH_CREATE, writes=True)
@@ -251,16 +255,20 @@ class CreateBranchRequest(Request["BranchStatus"]):
 @operation("delete_branch", Action.BRANCH_DELETE, writes=True)
 @record
 class DeleteBranchRequest(Request[None]):
-    """Delete a branch and its own commits for good; what was merged stays in the history of the target."""
+    """Delete a branch and its own commits for good; what was merged stays in the history of the target.
+
+    ``expected_head`` is the commit that the branch must be at.
+    """
 
     name: str
     actor: str | None = None
+    expected_head: str | None = None
 
 
 @operation("list_tags", Action.READ)
 @record
-class ListTagsRequest(Request[tuple["Tag", ...]]):
-    """List every tag, by name."""
+class ListTagsRequest(Request[tuple["Tag | DamagedRecord", ...]]):
+    """List every tag, by name; one that cannot be understood is shown as damaged."""
 
 
 @operation("create_tag", Action.CHANGE, writes=True)

@@ -111,6 +111,7 @@ class BranchMergeBody(msgspec.Struct):
     decisions: list[dict[str, Any]] | None = None
     message: str | None = None
     expected_head: str | None = None
+    expected_source_head: str | None = None
 
 
 class RevertBody(msgspec.Struct):

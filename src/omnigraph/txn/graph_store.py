@@ -14,6 +14,7 @@ from omnigraph.errors import (
     BranchMissingError,
     GraphExistsError,
     GraphMissingError,
+    ManifestCorruptError,
     MissingThing,
     ReadOnlyError,
     SidecarCorruptError,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.proposals import ProposalEvents
     from omnigraph.txn.publish.writer import BranchWriter
     from omnigraph.txn.refs import RefResolver, ResolvedState
+    from omnigraph.values.damage import DamagedRecord
 
 
 _log = logging.getLogger(__name__)
@@ -185,8 +187,7 @@ class GraphStore:
         """What is known of merged branches."""
         from omnigraph.txn.manifest.merged import MergeRecords  # noqa: PLC0415 - see above
 
-        stores = self._stores
-        return MergeRecords(stores.control, stores.pool, is_durable=stores.settings.is_durable)
+        return MergeRecords(self._stores)
 
     @late_property
     def proposals(self) -> ProposalEvents:
@@ -406,12 +407,15 @@ class GraphStore:
         return any((other.line, other.version) == (line, version) for other in others)
 
     @counted
-    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> None:
+    def delete_branch(
+        self, name: BranchName, *, actor: str | None = None, expected_head: CommitId | None = None
+    ) -> None:
         """Delete a branch for good, with its own commits and what it alone holds; harmless when that was done before.
 
         What was merged stays in the history of the target, and readable until cleanup removes it.
 
         Raises:
+            PreconditionFailedError: it is not at ``expected_head``.
             UsageError: it is main.
             BranchMissingError: there never was such a branch.
             BranchInUseError: a branch or a tag depends on it.
@@ -423,7 +427,7 @@ class GraphStore:
             raise UsageError("cannot delete branch 'main'", details=details)
         actor = checked_text("actor", actor)
         try:
-            self._delete_known(name, actor)
+            self._delete_known(name, actor, expected_head)
         except BranchMissingError:
             # Nobody was ever told that an orphan exists.
             if self._refs.end_orphan(name):
@@ -432,7 +436,7 @@ class GraphStore:
             return
         try:
             # What was known of it may be a branch that others deleted and made again.
-            self._delete_known(name, actor)
+            self._delete_known(name, actor, expected_head)
         except BranchMissingError:
             # A deletion that died may have been finished by the recovery of this process, or of another one.
             if not self._refs.has_ended(name):
@@ -442,8 +446,8 @@ class GraphStore:
         """Return the live branches, main first, then by name."""
         return self._refs.names()
 
-    def branches(self) -> tuple[BranchStatus, ...]:
-        """Return the live branches and how each stands to the one it came from, main first, then by name."""
+    def branches(self) -> tuple[BranchStatus | DamagedRecord, ...]:
+        """Return the live branches, main first, then by name; one whose ref cannot be understood as damaged."""
         from omnigraph.txn.branches.status import list_branches  # noqa: PLC0415 - see above
 
         return list_branches(self._branches)
@@ -488,11 +492,11 @@ class GraphStore:
         self.refuse_reading()
         return self.tags.delete(name)
 
-    def _delete_known(self, name: BranchName, actor: str | None) -> None:
+    def _delete_known(self, name: BranchName, actor: str | None, expected_head: CommitId | None) -> None:
         branch_writer = self._branches.branch_writer(name)
         ref = self._branches.ref(name)
         try:
-            branch_writer.delete(self._deletion, ref, actor)
+            branch_writer.delete(self._deletion, ref, actor, expected_head)
         except BranchMissingError:
             self._branches.forget(name, branch_writer)
             raise
@@ -545,16 +549,12 @@ class GraphStore:
         return tuple(
             self._branches.services(_gone_line(branch, incarnation))
             for branch, incarnation in self._lines_in_flight()
-            if not self._is_live(branch, incarnation)
+            if not self._refs.may_be_live(branch, incarnation)
         )
 
     def _lines_in_flight(self) -> list[tuple[BranchName, str]]:
         keys = self._stores.control.list_keys(RECOVERY_PREFIX)
         return [(BranchName(name), incarnation) for name, incarnation in sorted({branch_of_key(key) for key in keys})]
-
-    def _is_live(self, branch: BranchName, incarnation: str) -> bool:
-        ref = None if branch.is_main else self._refs.find(branch)
-        return branch.is_main or (ref is not None and ref.line.incarnation == incarnation)
 
     def _recover_all(self) -> None:
         """One listing tells every branch that has something in flight, be it live or gone.
@@ -564,11 +564,11 @@ class GraphStore:
         for branch, incarnation in self._lines_in_flight():
             try:
                 self._recover_line(branch, incarnation)
-            except (SidecarCorruptError, StorageDeniedError) as error:
+            except (ManifestCorruptError, SidecarCorruptError, StorageDeniedError) as error:
                 _log.warning("branch '%s' cannot be written to: %s; run repair on it", branch, error.message)
 
     def _recover_line(self, branch: BranchName, incarnation: str) -> None:
-        if self._is_live(branch, incarnation):
+        if self._refs.may_be_live(branch, incarnation):
             try:
                 branch_writer = self.branch_writer(branch)
             except BranchMissingError:

@@ -11,8 +11,9 @@ one, from which the newest is a few steps away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from typing import Literal
 
 import msgspec
@@ -24,10 +25,12 @@ from omnigraph.errors import (
     OmnigraphError,
     ProposalMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import LRUCache, side_by_side
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import SealedCodec
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.damage import WAY_OUT, DamagedRecord
 from omnigraph.values.patterns import late_pattern
 
 PROPOSALS_PREFIX = "__proposals"
@@ -126,6 +129,7 @@ EVENT = SealedCodec(
     expected="an event of a proposal",
     error=ManifestCorruptError,
     needs_seal=lambda _: True,
+    hint=WAY_OUT,
 )
 Events = tuple[ProposalEvent, ...]
 
@@ -194,8 +198,28 @@ class ProposalEvents:
             raise ProposalMissingError(f"proposal {number} was not found", details=details)
         return found
 
-    def read_many(self, numbers: Sequence[int]) -> Mapping[int, Events]:
-        """Return the events of several proposals, read side by side; numbers that no proposal has are left out."""
+    def read_many(self, numbers: Sequence[int], damaged: list[DamagedRecord] | None = None) -> Mapping[int, Events]:
+        """Return the events of several proposals, read side by side; numbers that no proposal has are left out.
+
+        ``damaged`` gets those that cannot be understood; without it, one of them is an error.
+
+        Raises:
+            ManifestCorruptError: an event is damaged or missing.
+        """
+        try:
+            return self._read_sound(numbers)
+        except ManifestCorruptError:
+            if damaged is None:
+                raise
+        sound: dict[int, Events] = {}
+        for number in numbers:
+            try:
+                sound |= self._read_sound([number])
+            except ManifestCorruptError as error:
+                damaged.append(described(number, error))
+        return sound
+
+    def _read_sound(self, numbers: Sequence[int]) -> Mapping[int, Events]:
         lengths = dict(zip(numbers, side_by_side(self._stores.pool, self._length, numbers), strict=True))
         wanted = [(number, nth) for number in numbers for nth in range(1, lengths[number] + 1)]
         kept = {place: self._known.get(place) for place in wanted}
@@ -220,6 +244,24 @@ class ProposalEvents:
             middle = (low + high) // 2
             low, high = (middle, high) if self._exists(middle) else (low, middle)
         return low
+
+    def damaged(self) -> Iterator[tuple[DamagedRecord, DamagedEvent]]:
+        """Yield the events that are damaged or missing, by proposal and number."""
+        for number in range(1, self.newest() + 1):
+            length = max(self._length(number), 1)
+            for nth in range(1, length + 1):
+                try:
+                    self._read((number, nth))
+                except ManifestCorruptError as error:
+                    data = self._control.get(_key(number, nth))
+                    event = DamagedEvent(proposal=number, number=nth, is_last=nth == length, data=data)
+                    yield described(number, error), event
+
+    def replace(self, damaged: DamagedEvent, what: Sequence[Happening], actor: str) -> None:
+        """Write events from the place of a damaged one on."""
+        for nth, happening in enumerate(what, start=damaged.number):
+            event = self._event(damaged.proposal, nth, happening, actor)
+            self._control.put(_key(event.proposal, nth), EVENT.encode(event), sync=self._is_durable)
 
     def leftovers(self) -> tuple[str, ...]:
         """Return the keys of marks that stand for proposals that have ended; one that is damaged keeps its mark."""
@@ -247,12 +289,14 @@ class ProposalEvents:
         data = self._control.get(key)
         if data is None:
             details = FormatMismatch(what=key, expected="an event of a proposal", found="nothing")
-            raise ManifestCorruptError(f"an event of proposal {place[0]} is missing: '{key}'", details=details)
+            raise ManifestCorruptError(
+                f"an event of proposal {place[0]} is missing: '{key}'", details=details, hint=WAY_OUT
+            )
         event = EVENT.decode(data, key)
         if (event.proposal, event.number) != place or isinstance(event.what, Opened) != (event.number == 1):
             found = f"event {event.number} of proposal {event.proposal}"
             details = FormatMismatch(what=key, expected=f"event {place[1]} of proposal {place[0]}", found=found)
-            raise ManifestCorruptError(f"cannot read proposal '{key}'", details=details)
+            raise ManifestCorruptError(f"cannot read proposal '{key}'", details=details, hint=WAY_OUT)
         self._known.put(place, (event, len(data)))
         return event
 
@@ -275,6 +319,21 @@ class ProposalEvents:
             self._failpoints.hit("txn.proposal.after_event")
             self._known.put((event.proposal, event.number), (event, len(data)))
         return is_ours
+
+
+@record
+class DamagedEvent:
+    """The place of an event that is damaged, or missing: then ``data`` is None."""
+
+    proposal: int
+    number: int
+    is_last: bool
+    data: bytes | None = field(repr=False)
+
+
+def described(proposal: int, error: ManifestCorruptError) -> DamagedRecord:
+    """Return a proposal whose events cannot be understood as lists show it."""
+    return DamagedRecord.of("proposal", str(proposal), getattr(error.details, "what", ""), error)
 
 
 def has_ended(events: Iterable[ProposalEvent]) -> bool:

@@ -12,6 +12,7 @@ from omnigraph.errors import (
     CommitMissingError,
     GoneState,
     HistoryGoneError,
+    ManifestCorruptError,
     MissingThing,
     StorageCorruptError,
     TableMissingError,
@@ -261,11 +262,21 @@ class RefResolver:
         found = self._find(branch, commit_id)
         if found is not None:
             return found
+        damage: ManifestCorruptError | None = None
         for name in self._branches.refs.names():
-            found = None if name == branch else self._find(name, commit_id)
+            try:
+                found = None if name == branch else self._find(name, commit_id)
+            except ManifestCorruptError as error:
+                damage = error
             if found is not None:
                 return found
-        return self._find_merged(commit_id)
+        try:
+            return self._find_merged(commit_id)
+        except CommitMissingError:
+            if damage is None:
+                raise
+            # It may be a commit of a branch whose ref cannot be understood.
+            raise damage from None
 
     def _find_merged(self, commit_id: CommitId) -> MergedCommit:
         merged = self.merges.find(self._every_merge(), commit_id)
@@ -294,7 +305,7 @@ class RefResolver:
         """Return the merges in the histories of all branches, each once; one that is deleted meanwhile has none."""
         found: dict[CommitId, Commit] = {}
         for name in self._branches.refs.names():
-            with suppress(BranchMissingError):
+            with suppress(BranchMissingError, *(() if name.is_main else (ManifestCorruptError,))):
                 for commit in self.iter_commits(self._branches.snapshot(name)):
                     if commit.id in found:
                         # From here on the histories are one, and it was read.

@@ -79,13 +79,18 @@ class StoredCodec(Generic[T]):
         subject: what errors call the object.
         expected: what errors say it should hold.
         error: raised for an object that holds something else.
+        hint: what to do then.
     """
 
-    def __init__(self, kind: type[T], *, subject: str, expected: str, error: type[OmnigraphError]) -> None:
+    def __init__(
+        self, kind: type[T], *, subject: str, expected: str, error: type[OmnigraphError], hint: str | None = None
+    ) -> None:
         self._decode = json_decoder(kind)
         self._subject = subject
         self._expected = expected
         self._error = error
+        self._hint = hint
+        self._kind: Any = kind
 
     def encode(self, value: T) -> bytes:
         """Return the bytes that storage holds."""
@@ -101,7 +106,13 @@ class StoredCodec(Generic[T]):
             return self._checked(data)
         except ValueError as error:
             details = FormatMismatch(what=key, expected=self._expected, found=str(error)[:_SHOWN])
-            raise self._error(f"cannot read {self._subject} '{key}'", details=details) from error
+            raise self._error(f"cannot read {self._subject} '{key}'", details=details, hint=self._hint) from error
+
+    def is_newer(self, data: bytes) -> bool:
+        """Tell whether a newer version seems to have written the bytes: they have every part, and more."""
+        content, parts = loose_json(data), msgspec.structs.fields(self._kind)
+        names = {part.encode_name for part in parts}
+        return {part.encode_name for part in parts if part.required} <= content.keys() and bool(content.keys() - names)
 
     def _checked(self, data: bytes) -> T:
         return self._decode(data)
@@ -118,8 +129,9 @@ class SealedCodec(StoredCodec[T]):
         expected: str,
         error: type[OmnigraphError],
         needs_seal: Callable[[T], bool],
+        hint: str | None = None,
     ) -> None:
-        super().__init__(kind, subject=subject, expected=expected, error=error)
+        super().__init__(kind, subject=subject, expected=expected, error=error, hint=hint)
         self._needs_seal = needs_seal
 
     def encode(self, value: T) -> bytes:
@@ -132,6 +144,11 @@ class SealedCodec(StoredCodec[T]):
             return b'"checksum"' in data and bool(_unsealed(data))
         except ValueError:
             return False
+
+    def is_newer(self, data: bytes) -> bool:
+        """Tell whether a newer version of omnigraph has written the bytes."""
+        number = loose_json(data).get("format")
+        return isinstance(number, int) and number > 1 and self.is_whole(data)
 
     def salvage(self, data: bytes, key: str) -> T | None:
         """Return the record that ``data`` holds whole although something is before or behind it, or its end is cut off.
@@ -155,6 +172,15 @@ class SealedCodec(StoredCodec[T]):
             msg = "there is no checksum"
             raise ValueError(msg)
         return value
+
+
+def loose_json(data: bytes) -> dict[str, object]:
+    """Return the parts of a JSON object whatever they are; none for anything else."""
+    try:
+        content = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def seal(body: bytes) -> bytes:

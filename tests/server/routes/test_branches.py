@@ -58,6 +58,18 @@ def test_unknown_branches_are_not_found(http):
     assert http.post(f"{GRAPH}/branches/merge", json={"source": "main"}).status_code == 400
 
 
+def test_a_merge_that_expects_another_head_changes_nothing(http):
+    http.post(f"{GRAPH}/branches", json={"name": "expected"})
+    seen = http.get(f"{GRAPH}/branches", params={"verbose": "true"}).json()["details"]
+    heads = {one["name"]: one["head"]["graph_commit_id"] for one in seen}
+    write(http, "late", "L", "expected")
+    asked = {"source": "expected", "expected_head": heads["main"], "expected_source_head": heads["expected"]}
+    assert http.post(f"{GRAPH}/branches/merge", json=asked).status_code == 412
+    later = http.get(f"{GRAPH}/branches", params={"verbose": "true"}).json()["details"]
+    (now,) = (one["head"]["graph_commit_id"] for one in later if one["name"] == "expected")
+    assert http.post(f"{GRAPH}/branches/merge", json={**asked, "expected_source_head": now}).status_code == 200
+
+
 def test_merge_brings_the_commit_and_deletes_the_branch_if_asked(http):
     http.post(f"{GRAPH}/branches", json={"name": "topic"})
     write(http, "merged", "M", "topic")

@@ -11,6 +11,7 @@ from omnigraph.errors import (
     BranchInUseError,
     BranchMissingError,
     CommitMissingError,
+    PreconditionFailedError,
     ReadOnlyError,
     UsageError,
 )
@@ -63,6 +64,20 @@ def test_a_deleted_branch_is_gone_with_everything_that_was_its_own(storage, grap
     assert leftovers(graph) == []
     assert ids_of(graph, PERSON) == ["a"]
     assert audit(storage.root) == []
+
+
+def test_a_branch_is_deleted_only_at_the_commit_that_was_seen(storage, graph):
+    seen = graph.create_branch(DRAFT).forked_at
+    # Another process commits between the decision and the deletion.
+    with open_graph(storage) as other:
+        insert(other, PERSON, node_rows(["late"]), branch=DRAFT)
+    with pytest.raises(PreconditionFailedError):
+        graph.delete_branch(DRAFT, expected_head=seen)
+    assert ids_of(graph, PERSON, DRAFT) == ["late"]
+    assert [key for key in graph._stores.control.list_keys("__recovery") if key.endswith(".json")] == []
+    insert(graph, PERSON, node_rows(["later"]), branch=DRAFT)
+    graph.delete_branch(DRAFT, expected_head=graph.snapshot(DRAFT).state.head.commit)
+    assert names(graph) == [MAIN]
 
 
 def test_a_name_can_be_used_again_at_once_and_shows_nothing_of_its_earlier_life(storage, graph):

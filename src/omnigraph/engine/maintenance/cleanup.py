@@ -46,6 +46,7 @@ from omnigraph.txn.manifest.merged import MERGES_PREFIX, is_merge, merge_key
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
 from omnigraph.txn.publish.retention import record_floor
 from omnigraph.txn.recovery.classify import observe_table
+from omnigraph.txn.recovery.records import DamagedRecords
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
@@ -186,6 +187,7 @@ class Cleanup:
         return Ages(unnamed_ms=now_ms - int(self._settings.unnamed_age_s * 1000), fence_ms=now_ms - int(fence_s * 1000))
 
     def _survey(self, inventory: Inventory, ages: Ages, floors: Mapping[str, int] | None = None) -> Survey:
+        DamagedRecords(self._store).refuse_lost_lines()
         looks_left = _LOOKS
         while True:
             looks_left -= 1

@@ -1,7 +1,7 @@
 """Repair: showing drift that recovery does not own, and adopting or discarding it when somebody has decided.
 
-A damaged claim is shown with what storage says of it, and settled by what can be proved. Projections are looked at,
-too: a damaged one is as if it had never been written, and takes storage.
+A damaged claim or record is shown with what storage says of it, and settled by what can be proved. Projections are
+looked at, too: a damaged one is as if it had never been written, and takes storage.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
 from omnigraph.txn.recovery.pending import DamagedClaim, DamagedClaims, pending_claims
+from omnigraph.txn.recovery.records import DamagedRecords
 from omnigraph.txn.services import BranchServices
 from omnigraph.values import BranchName, check_flags, checked_text
 from omnigraph.values.counts import counted
+from omnigraph.values.damage import DamagedRecord
 from omnigraph.values.printable import Printable
 
 _LOOK_EVERY_S = 0.25
@@ -85,9 +87,10 @@ class RepairResult(Printable):
     """What a repair found and did. ``manifest_version`` is None when nothing was published.
 
     ``claims`` are writes that were neither finished nor known to be dead, ``damaged`` claims that cannot be understood.
-    A preview shows them and no table; otherwise each was watched until it ended, or was taken over or settled after the
-    grace period without a sign of life. ``projections`` are damaged ones; optimize, or a read that needs one, builds it
-    again.
+    ``records`` are small records that cannot be understood, of the whole graph and shown with main.
+    A preview shows claims and no table; otherwise each was watched until it ended, or was taken over or settled after
+    the grace period without a sign of life. ``projections`` are damaged ones; optimize, or a read that needs one,
+    builds it again.
     """
 
     branch: BranchName
@@ -96,10 +99,12 @@ class RepairResult(Printable):
     claims: tuple[PendingClaim, ...] = ()
     projections: tuple[DamagedProjection, ...] = ()
     damaged: tuple[DamagedClaim, ...] = ()
+    records: tuple[DamagedRecord, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield what became of each write that was in the way, and of each table that drifted."""
         yield from map(str, self.damaged)
+        yield from map(str, self.records)
         for claim in self.claims:
             action = "ended" if self.tables else "pending"
             yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
@@ -117,7 +122,8 @@ class RepairResult(Printable):
     @property
     def is_refused(self) -> bool:
         """Whether something was left that needs a decision."""
-        is_damaged = any(claim.settlement == "refused" for claim in self.damaged)
+        left = [*(claim.settlement for claim in self.damaged), *(one.settlement for one in self.records)]
+        is_damaged = "refused" in left
         return is_damaged or any(table.action == "refused" for table in self.tables)
 
 
@@ -164,19 +170,28 @@ class RepairOrder:
         return "forced" if self.force else "refused"
 
 
-def repair(branch_writer: BranchWriter, order: RepairOrder, gone: Sequence[BranchServices] = ()) -> RepairResult:
+def repair(
+    branch_writer: BranchWriter,
+    order: RepairOrder,
+    gone: Sequence[BranchServices] = (),
+    records: DamagedRecords | None = None,
+) -> RepairResult:
     """Look at every table that the branch owns, and settle drift as ``order`` says.
 
     Args:
         branch_writer: what acts on the branch.
         order: what to do about what is found.
         gone: what acts on branches that were deleted, whose damaged claims are looked at, too.
+        records: the small records of the graph, if they are looked at.
 
     Raises:
         ClaimBusyError: a write is under way, or has to be recovered first.
         ExpectedVersionMismatchError: a table moved meanwhile.
         RecoveryInvariantError: a table is behind its pin.
     """
+    damaged_records: tuple[DamagedRecord, ...] = ()
+    if records is not None:
+        damaged_records = records.settle() if order.confirm else records.find()
     # What cannot be understood is shown below.
     with suppress(*UNREADABLE):
         branch_writer.recover()
@@ -187,7 +202,9 @@ def repair(branch_writer: BranchWriter, order: RepairOrder, gone: Sequence[Branc
     is_blocked = any(claim.settlement == "refused" for claim in damaged)
     if (claims or damaged) and (not order.confirm or is_blocked):
         branch = branch_writer.snapshot().state.head.branch
-        return RepairResult(branch=branch, manifest_version=None, tables=(), claims=claims, damaged=damaged)
+        return RepairResult(
+            branch=branch, manifest_version=None, tables=(), claims=claims, damaged=damaged, records=damaged_records
+        )
     if damaged:
         damaged = tuple(claim for case in cases for claim in _settle(branch_writer, case))
     if claims:
@@ -212,6 +229,7 @@ def repair(branch_writer: BranchWriter, order: RepairOrder, gone: Sequence[Branc
         claims=claims,
         projections=tuple(_check_projections(services, state, drops=order.confirm)),
         damaged=damaged,
+        records=damaged_records,
     )
 
 

@@ -18,6 +18,7 @@ from omnigraph.errors import (
     BadValue,
     BranchMissingError,
     HeadMismatch,
+    ManifestCorruptError,
     MissingApprovals,
     OmnigraphError,
     PreconditionFailedError,
@@ -55,9 +56,11 @@ from omnigraph.txn.proposals import (
     MergeBegun,
     MergeDone,
     Opened,
+    described,
 )
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid, checked_text
+from omnigraph.values.damage import DamagedRecord
 from omnigraph.values.printable import Printable
 
 _log = logging.getLogger(__name__)
@@ -165,7 +168,7 @@ def get_proposal(graph: OpenGraph, number: int) -> ProposalRecord:
 def list_proposals(
     graph: OpenGraph, state: ListedState = "open", limit: int = 20, after: int | None = None
 ) -> ProposalPage:
-    """Return proposals, newest first.
+    """Return proposals, newest first; those that cannot be understood are shown as damaged, whatever their state.
 
     Args:
         graph: the open graph.
@@ -180,21 +183,30 @@ def list_proposals(
         newest = stored.newest()
         waiting = list(range(newest if after is None else min(newest, after - 1), 0, -1))
     chosen: list[ProposalRecord] = []
+    damaged: list[DamagedRecord] = []
     for start in range(0, min(len(waiting), _MOST_LOOKED_AT), _AT_ONCE):
         numbers = waiting[start : start + _AT_ONCE]
-        found = stored.read_many(numbers)
+        found = stored.read_many(numbers, damaged)
         for place, number in enumerate(numbers, start=start + 1):
             if number not in found:
                 # A mark without a proposal: its opener was interrupted, and the number is free.
                 continue
-            proposal = looking.record(found[number])
+            try:
+                proposal = looking.record(found[number])
+            except ManifestCorruptError as error:
+                # A branch of it cannot be understood.
+                damaged.append(described(number, error))
+                continue
             if state in {"all", proposal.state.value}:
                 chosen.append(proposal)
             if len(chosen) == limit:
                 is_last = place == len(waiting)
-                return ProposalPage(proposals=tuple(chosen), following=None if is_last else number)
+                # Those behind are on the next page.
+                on_page = tuple(one for one in damaged if int(one.name) > number)
+                return ProposalPage(proposals=tuple(chosen), following=None if is_last else number, damaged=on_page)
     is_last = len(waiting) <= _MOST_LOOKED_AT
-    return ProposalPage(proposals=tuple(chosen), following=None if is_last else waiting[_MOST_LOOKED_AT - 1])
+    following = None if is_last else waiting[_MOST_LOOKED_AT - 1]
+    return ProposalPage(proposals=tuple(chosen), following=following, damaged=tuple(damaged))
 
 
 def check_proposal(

@@ -21,6 +21,7 @@ from omnigraph.txn.proposals import (
     ProposalEvent,
 )
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.damage import DamagedRecord, damaged_json
 from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
 
@@ -234,11 +235,13 @@ class ProposalRecord(Printable):
 class ProposalPage(Printable):
     """Proposals, newest first. ``following`` gets the next page as ``after``; None means that this was the last.
 
-    A page may hold fewer proposals than were asked for, even none, when a filter passes over many.
+    A page may hold fewer proposals than were asked for, even none, when a filter passes over many. ``damaged`` are
+    proposals that cannot be understood.
     """
 
     proposals: tuple[ProposalRecord, ...]
     following: int | None
+    damaged: tuple[DamagedRecord, ...] = ()
 
     def __iter__(self) -> Iterator[ProposalRecord]:
         return iter(self.proposals)
@@ -249,10 +252,15 @@ class ProposalPage(Printable):
     def lines(self) -> Iterator[str]:
         """Yield a line for each proposal."""
         yield from (proposal.summary() for proposal in self.proposals)
+        yield from (line for one in self.damaged for line in one.lines())
 
     def to_json(self) -> dict[str, Any]:
         """Return the page as JSON values."""
-        return {"proposals": [proposal.to_brief_json() for proposal in self.proposals], "next": self.following}
+        return {
+            "proposals": [proposal.to_brief_json() for proposal in self.proposals],
+            "next": self.following,
+            **damaged_json(self.damaged),
+        }
 
 
 def opening_of(events: Events) -> Opened:

@@ -25,6 +25,7 @@ from omnigraph.operations.history import (
 )
 from omnigraph.policy import Action
 from omnigraph.values import BranchName
+from omnigraph.values.damage import DamagedRecord, damaged_json
 
 _MOST_CONFLICTS = 50
 _MOST_CHANGES = 1000
@@ -68,6 +69,7 @@ class ListedBranches(Answer, kw_only=True, frozen=True):
 
     found: int
     branches: list[ListedBranch]
+    damaged: list[dict[str, Any]] | None = None
 
 
 class BranchCreate(Arguments, kw_only=True, frozen=True):
@@ -161,7 +163,8 @@ class Merged(Answer, kw_only=True, frozen=True):
 
 def list_branches(call: ToolCall, given: BranchList) -> ListedBranches:
     """List branches."""
-    found = [status for status in call.execute(ListBranchesRequest()) if given.text in str(status.name)]
+    every = [status for status in call.execute(ListBranchesRequest()) if given.text in str(status.name)]
+    found = [status for status in every if not isinstance(status, DamagedRecord)]
     listed = [
         ListedBranch(
             name=str(status.name),
@@ -174,7 +177,7 @@ def list_branches(call: ToolCall, given: BranchList) -> ListedBranches:
         )
         for status in found[:_MOST_LISTED]
     ]
-    return ListedBranches(found=len(found), branches=listed)
+    return ListedBranches(found=len(found), branches=listed, damaged=damaged_json(every).get("damaged"))
 
 
 def create_branch(call: ToolCall, given: BranchCreate) -> CreatedBranch:

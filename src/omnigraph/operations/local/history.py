@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from omnigraph.txn.branches.tags import Tag
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.refs import LogPage
+    from omnigraph.values.damage import DamagedRecord
 
 # Every token is longer than the names of places.
 _TOKEN = 64
@@ -271,8 +272,10 @@ def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> Ent
     return find_events(graph.store, key, request.entity_id, branch=request.branch, at=request.at, limit=request.limit)
 
 
-def list_branches(graph: OpenGraph, request: ListBranchesRequest, attached: Attachments) -> tuple[BranchStatus, ...]:
-    """Return the live branches, main first, then by name."""
+def list_branches(
+    graph: OpenGraph, request: ListBranchesRequest, attached: Attachments
+) -> tuple[BranchStatus | DamagedRecord, ...]:
+    """Return the live branches, main first, then by name; one whose ref cannot be understood as damaged."""
     del attached
     del request
     return graph.store.branches()
@@ -300,16 +303,18 @@ def delete_branch(graph: OpenGraph, request: DeleteBranchRequest, attached: Atta
         UsageError: it is main.
         BranchMissingError: there never was such a branch.
         BranchInUseError: a branch or a tag depends on it.
+        PreconditionFailedError: it is not at ``expected_head``.
     """
     del attached
-    graph.store.delete_branch(BranchName.parse(request.name), actor=request.actor)
+    expected = None if request.expected_head is None else CommitId(Ulid.parse(request.expected_head))
+    graph.store.delete_branch(BranchName.parse(request.name), actor=request.actor, expected_head=expected)
 
 
-def list_tags(graph: OpenGraph, request: ListTagsRequest, attached: Attachments) -> tuple[Tag, ...]:
-    """Return every tag, by name."""
+def list_tags(graph: OpenGraph, request: ListTagsRequest, attached: Attachments) -> tuple[Tag | DamagedRecord, ...]:
+    """Return every tag, by name; one that cannot be understood as damaged."""
     del attached
     del request
-    return graph.store.tags.list()
+    return graph.store.tags.show()
 
 
 def create_tag(graph: OpenGraph, request: CreateTagRequest, attached: Attachments) -> Tag:

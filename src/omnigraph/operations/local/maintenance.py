@@ -117,13 +117,15 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
     """
     from omnigraph.engine.maintenance.repair import RepairOrder  # noqa: PLC0415 - status needs none of it
     from omnigraph.engine.maintenance.repair import repair as repair_tables  # noqa: PLC0415 - see above
+    from omnigraph.txn.recovery.records import DamagedRecords  # noqa: PLC0415 - see above
 
     del attached
     order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard, message=request.message)
     branch = BranchName.parse(request.branch)
-    # What is left of branches that are gone is looked after with main.
+    # What is left of branches that are gone, and what no branch owns, is looked after with main.
     gone = graph.store.gone_lines() if branch.is_main else ()
-    return repair_tables(graph.store.current(branch)[0], order, gone)
+    records = DamagedRecords(graph.store) if branch.is_main else None
+    return repair_tables(graph.store.current(branch)[0], order, gone, records)
 
 
 def migrate(graph: OpenGraph, request: MigrateRequest, attached: Attachments) -> MigrateResult:

@@ -72,6 +72,7 @@ _MODULES: Mapping[str, str] = {
     "txn.manifest.sequences": "SequenceMark SequenceRun StreamSequences",
     "txn.proposals": "BranchPoint DeclaredCheck",
     "txn.refs": "LogPage",
+    "values.damage": "DamagedRecord",
     "values.ids": "Ulid",
     "values.names": "BranchName TagName",
     "values.refs": "BranchRef AncestorRef CommitRef TagRef TimeRef",

@@ -175,7 +175,7 @@ ADDED: Mapping[str, str] = {
         "name: string; graph_commit_id: string; graph_branch: string|null; graph_manifest_version: u64; "
         "created_at: i64; actor_id: string|null; message: string|null"
     ),
-    "TagListOutput": "tags: TagOutput[]",
+    "TagListOutput": "tags: TagOutput[]; damaged?: object[]",
     "DiffOutput": (
         "from_graph_commit_id: string; to_graph_commit_id: string; changes?: EntityChangeOutput[]; summary?: object; "
         "next_page_token?: string"
@@ -188,9 +188,9 @@ EXTENDED: Mapping[str, str] = {
     "ChangeErrorOutput": "request_id?: string",
     "BranchMergeRequest": (
         "dry_run?: bool|null; resolve?: string|null; decisions?: object[]|null; message?: string|null; "
-        "expected_head?: string|null"
+        "expected_head?: string|null; expected_source_head?: string|null"
     ),
     "GraphInfo": "state?: string; reason?: string",
-    "BranchListOutput": "details?: object[]",
+    "BranchListOutput": "details?: object[]; damaged?: object[]",
     "CommitListOutput": "next_cursor?: string",
 }

@@ -33,6 +33,7 @@ from omnigraph.server.models import (
 from omnigraph.server.routes.mutations import refuse_condition
 from omnigraph.server.service import GraphCall, answer, path_value
 from omnigraph.server.transport.bodies import branch_of, flag, malformed
+from omnigraph.values.damage import DamagedRecord, damaged_json
 
 if TYPE_CHECKING:
     from omnigraph.txn.branches.status import BranchStatus
@@ -48,10 +49,11 @@ async def list_branches(request: Request) -> Response:
     is_verbose = flag(request, "verbose")
     listed = await call.execute(ListBranchesRequest())
     found = sorted(listed, key=lambda status: str(status.name))
-    document: dict[str, Any] = {"branches": [str(status.name) for status in found]}
+    sound = [status for status in found if not isinstance(status, DamagedRecord)]
+    document: dict[str, Any] = {"branches": [str(status.name) for status in sound]}
     if is_verbose:
-        document["details"] = [_status(status) for status in found]
-    return answer(document)
+        document["details"] = [_status(status) for status in sound]
+    return answer({**document, **damaged_json(found)})
 
 
 def _status(status: BranchStatus) -> dict[str, Any]:
@@ -117,6 +119,7 @@ async def merge_branches(request: Request) -> Response:
         actor=call.actor_name,
         message=body.message,
         expected_head=body.expected_head,
+        expected_source_head=body.expected_source_head,
     )
     deletes = bool(body.delete_branch)
     return answer(await call.run(lambda backend: _merge(call, backend, asked, deletes=deletes), is_write=True))
@@ -151,7 +154,9 @@ def _merge(call: GraphCall, backend: Backend, asked: MergeRequest, *, deletes: b
 async def list_tags(request: Request) -> Response:
     """List the tags by name."""
     call = GraphCall(request)
-    return answer({"tags": [_tag(tag) for tag in await call.execute(ListTagsRequest())]})
+    tags = await call.execute(ListTagsRequest())
+    sound = [_tag(tag) for tag in tags if not isinstance(tag, DamagedRecord)]
+    return answer({"tags": sound, **damaged_json(tags)})
 
 
 @router.post("/tags")

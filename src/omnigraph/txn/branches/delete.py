@@ -35,10 +35,11 @@ from omnigraph.txn.branches.tags import Tags
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
 from omnigraph.txn.publish.kinds import WriteKind
+from omnigraph.txn.publish.phases import check_head
 from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.services import BranchServices, GraphStores
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, CommitId
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.25
@@ -64,6 +65,7 @@ class BranchDeletion:
         known: LoadedManifest | None,
         recover: Recover,
         actor: str | None,
+        expected_head: CommitId | None = None,
     ) -> None:
         """Delete a branch.
 
@@ -73,8 +75,10 @@ class BranchDeletion:
             known: a version of its manifest that is in memory.
             recover: ends the claim of a version if its holder is gone.
             actor: who asks for it.
+            expected_head: the commit that the branch must be at.
 
         Raises:
+            PreconditionFailedError: it is at another one.
             BranchInUseError: a branch or a tag depends on it.
             BranchMissingError: somebody else deleted it.
             ClaimBusyError: writers kept it busy for too long.
@@ -83,6 +87,9 @@ class BranchDeletion:
         claimed_s = self._world.clock.monotonic_s()
         try:
             self._world.failpoints.hit("txn.branch_delete.after_claim")
+            if expected_head is not None:
+                # No writer publishes to the branch while it is claimed.
+                check_head(services.load(known).state, expected_head)
             marks = self._check(ref.line)
             self._refuse_lateness(ref.line, plan, claimed_s)
         except OmnigraphError as error:

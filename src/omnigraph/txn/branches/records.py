@@ -11,13 +11,15 @@ costs a deletion one listing, however many branches and tags a graph has. Main c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
+from omnigraph.errors import FormatMismatch, ManifestCorruptError
 from omnigraph.records import record
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.values.damage import WAY_OUT, DamagedKind, DamagedRecord
 from omnigraph.values.patterns import late_pattern
 
 _FILE = late_pattern(r"(?P<number>[0-9]{1,18})\.(?P<what>json|gone)")
@@ -74,6 +76,40 @@ class NamedObjects:
     def lives(self, name: str) -> Generations:
         """Return what storage holds of one name; one listing."""
         return _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
+
+    def damaged(
+        self, kind: DamagedKind, read: Callable[[NamedRecord], object]
+    ) -> Iterator[tuple[DamagedRecord, NamedRecord]]:
+        """Yield the living records that ``read`` cannot understand, by name."""
+        for name in sorted(self.survey()):
+            one = self.find(name)
+            if one is None:
+                continue
+            try:
+                read(one)
+            except ManifestCorruptError as error:
+                yield DamagedRecord.of(kind, name, self.key(name, one.number), error), one
+
+    def refuse_other(self, one: NamedRecord, name: str) -> None:
+        """Refuse a record that says it is of another name than its file.
+
+        Raises:
+            ManifestCorruptError: it does.
+        """
+        if name != one.name:
+            key = self.key(one.name, one.number)
+            details = FormatMismatch(what=key, expected=f"the record of '{one.name}'", found=f"that of '{name}'")
+            raise ManifestCorruptError(f"'{key}' holds another record", details=details, hint=WAY_OUT)
+
+    def put_back(self, name: str, number: int, data: bytes) -> None:
+        """Write the record of a life again, unless it has ended."""
+        if max(self.lives(name).ended, default=0) < number:
+            self._control.put(self.key(name, number), data, sync=self._is_durable)
+
+    def drop(self, one: NamedRecord) -> None:
+        """End a life whose record says nothing; harmless when that was done."""
+        self.end(one.name, one.number)
+        self.sweep(one.name, one.number)
 
     def remains(self, name: str) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""

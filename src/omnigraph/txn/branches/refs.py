@@ -11,7 +11,7 @@ being deleted; a deletion claims the branch and then looks for marks. Whatever t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ from omnigraph.errors import (
     BranchClosingError,
     BranchExistsError,
     Effect,
+    FormatMismatch,
     GoneState,
     HistoryGoneError,
     ManifestCorruptError,
@@ -35,6 +36,7 @@ from omnigraph.txn.publish.kinds import WriteKind
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import StoredCodec
 from omnigraph.values import MAIN, BranchName, CommitId
+from omnigraph.values.damage import WAY_OUT, DamagedRecord
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class BranchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Dependant(kind="branch", name=self.name, identity=self.incarnation)
 
 
-REF = StoredCodec(BranchRecord, subject="branch ref", expected="a branch ref", error=ManifestCorruptError)
+REF = StoredCodec(BranchRecord, subject="branch ref", expected="a branch ref", error=ManifestCorruptError, hint=WAY_OUT)
 
 
 class BranchRefs:
@@ -123,6 +125,27 @@ class BranchRefs:
     def names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
         return _live_names(self._objects.survey())
+
+    def described(self, name: BranchName, error: OmnigraphError) -> DamagedRecord:
+        """Return a branch whose ref cannot be understood, or is missing, as lists show it."""
+        return DamagedRecord.of("branch", name, self._objects.key(name, self._objects.lives(name).live or 1), error)
+
+    def damaged(self) -> Iterator[tuple[DamagedRecord, NamedRecord]]:
+        """Yield the refs of live branches that cannot be understood, by name."""
+        return self._objects.damaged("branch", self._ref)
+
+    def ever(self) -> frozenset[str]:
+        """Return every name that is or was in use; one listing."""
+        return frozenset(self._objects.survey())
+
+    def put_back(self, ref: BranchRecord) -> None:
+        """Write a ref that was damaged or is missing, and its mark on the parent."""
+        self.marks.add(ref.parent, ref.mark)
+        self._objects.put_back(ref.name, ref.number, REF.encode(msgspec.structs.replace(ref, number=0)))
+
+    def drop(self, damaged: NamedRecord) -> None:
+        """End a branch that has nothing but a ref that cannot be understood."""
+        self._objects.drop(damaged)
 
     def create(
         self,
@@ -204,6 +227,14 @@ class BranchRefs:
         ref = self.find(line.name)
         return ref is not None and ref.line == line and not self.is_orphan(ref)
 
+    def may_be_live(self, name: BranchName, incarnation: str) -> bool:
+        """Tell whether an incarnation of a branch is live; one whose ref cannot be understood may be."""
+        try:
+            ref = None if name.is_main else self.find(name)
+        except ManifestCorruptError:
+            return True
+        return name.is_main or (ref is not None and ref.line.incarnation == incarnation)
+
     def end_orphan(self, name: BranchName) -> bool:
         """End a branch whose parent is gone; return whether it was one."""
         ref = None if name.is_main else self.find(name)
@@ -251,6 +282,11 @@ class BranchRefs:
 
     def _ref(self, record: NamedRecord) -> BranchRecord:
         ref = REF.decode(record.data, self._objects.key(record.name, record.number))
+        self._objects.refuse_other(record, ref.name)
+        if ref.lance_branch != lance_branch_name(ref.name, ref.incarnation):
+            key = self._objects.key(record.name, record.number)
+            details = FormatMismatch(what=key, expected="the line of that branch", found=str(ref.lance_branch))
+            raise ManifestCorruptError(f"cannot read branch ref '{key}'", details=details, hint=WAY_OUT)
         return msgspec.structs.replace(ref, number=record.number)
 
     def _draw_up(

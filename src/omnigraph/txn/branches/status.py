@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Literal
 
-from omnigraph.errors import BranchMissingError
+from omnigraph.errors import BranchMissingError, ManifestCorruptError
 from omnigraph.records import record
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
@@ -16,6 +15,7 @@ from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.damage import DamagedRecord
 from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
 
@@ -87,13 +87,23 @@ def live_branches(branches: OpenBranches) -> Iterator[tuple[BranchName, BranchRe
         yield name, ref, newest
 
 
-def list_branches(branches: OpenBranches) -> tuple[BranchStatus, ...]:
-    """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
-    found = []
-    for name, ref, _ in live_branches(branches):
-        with suppress(BranchMissingError):
-            found.append(branch_status(branches, name, ref))
-    return tuple(found)
+def list_branches(branches: OpenBranches) -> tuple[BranchStatus | DamagedRecord, ...]:
+    """Return the live branches, main first, then by name; one that is deleted while this runs is left out.
+
+    One whose ref cannot be understood is shown as damaged.
+    """
+    entries: list[BranchStatus | DamagedRecord] = []
+    for name in branches.refs.names():
+        try:
+            branches.snapshot(name)
+            entries.append(branch_status(branches, name, None if name.is_main else branches.ref(name)))
+        except BranchMissingError:
+            continue
+        except ManifestCorruptError as error:
+            if name.is_main:
+                raise
+            entries.append(branches.refs.described(name, error))
+    return tuple(entries)
 
 
 def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRecord | None) -> BranchStatus:
@@ -105,7 +115,7 @@ def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRecord | 
             name=name, head=head, parent=None, forked_at=None, ahead=0, behind=0, created_at_ms=None, created_by=None
         )
     own = _since(line, ref.forked_depth)
-    others = _since(_line(branches, ref.parent.name), ref.forked_depth)
+    others = _since(_line_of_parent(branches, ref), ref.forked_depth)
     return BranchStatus(
         name=name,
         head=head,
@@ -137,6 +147,14 @@ def protected_versions(branches: OpenBranches, tags: Tags) -> tuple[ProtectedVer
 
 def _line(branches: OpenBranches, name: BranchName) -> CommitLine:
     return branches.commit_line(branches.snapshot(name).manifest)
+
+
+def _line_of_parent(branches: OpenBranches, ref: BranchRecord) -> CommitLine:
+    try:
+        return _line(branches, ref.parent.name)
+    except ManifestCorruptError:
+        # What is known of the parent's line is in the ref of the child, too.
+        return branches.commit_line(branches.services(ref.parent).load())
 
 
 def _since(line: CommitLine, depth: int) -> list[Commit]:

@@ -20,12 +20,13 @@ from omnigraph.errors import (
     TagMissingError,
 )
 from omnigraph.txn.branches.incarnation import BranchIncarnation
-from omnigraph.txn.branches.records import Dependant, Generations, NamedObjects
+from omnigraph.txn.branches.records import Dependant, Generations, NamedObjects, NamedRecord
 from omnigraph.txn.branches.refs import BranchRefs
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import StoredCodec
 from omnigraph.values import BranchName, CommitId, TagName
+from omnigraph.values.damage import WAY_OUT, DamagedRecord
 from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
 
@@ -79,7 +80,7 @@ class Tag(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         }
 
 
-TAG = StoredCodec(Tag, subject="tag", expected="a tag", error=ManifestCorruptError)
+TAG = StoredCodec(Tag, subject="tag", expected="a tag", error=ManifestCorruptError, hint=WAY_OUT)
 
 
 class Tags:
@@ -91,10 +92,33 @@ class Tags:
         self._objects = NamedObjects(stores.control, TAGS_PREFIX, is_durable=stores.settings.is_durable)
 
     def list(self) -> tuple[Tag, ...]:
-        """Return every tag, by name."""
-        lives = self._objects.survey()
-        found = (self.find(name) for name in sorted(_live_names(lives)))
-        return tuple(tag for tag in found if tag is not None)
+        """Return every tag, by name.
+
+        Raises:
+            ManifestCorruptError: one of them cannot be understood.
+        """
+        return tuple(tag for tag in map(self.find, self.names()) if tag is not None)
+
+    def show(self) -> tuple[Tag | DamagedRecord, ...]:
+        """Return every tag, by name; one that cannot be understood is shown as damaged."""
+        entries: list[Tag | DamagedRecord] = []
+        for name in self.names():
+            one = self._objects.find(name)
+            if one is None:
+                continue
+            try:
+                entries.append(self._tag(one))
+            except ManifestCorruptError as error:
+                entries.append(DamagedRecord.of("tag", name, self._objects.key(name, one.number), error))
+        return tuple(entries)
+
+    def damaged(self) -> Iterator[tuple[DamagedRecord, NamedRecord]]:
+        """Yield the tags that cannot be understood, by name."""
+        return self._objects.damaged("tag", self._tag)
+
+    def drop(self, damaged: NamedRecord) -> None:
+        """Remove a tag that cannot be understood. Its mark keeps nothing from then on."""
+        self._objects.drop(damaged)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all tags; reads none of them."""
@@ -106,11 +130,13 @@ class Tags:
 
     def find(self, name: str) -> Tag | None:
         """Return a tag, or None."""
-        record = self._objects.find(name)
-        if record is None:
-            return None
-        tag = TAG.decode(record.data, self._objects.key(name, record.number))
-        return msgspec.structs.replace(tag, number=record.number)
+        one = self._objects.find(name)
+        return None if one is None else self._tag(one)
+
+    def _tag(self, one: NamedRecord) -> Tag:
+        tag = TAG.decode(one.data, self._objects.key(one.name, one.number))
+        self._objects.refuse_other(one, tag.name)
+        return msgspec.structs.replace(tag, number=one.number)
 
     def get(self, name: TagName) -> Tag:
         """Return a tag.

@@ -30,7 +30,7 @@ from omnigraph.values.patterns import late_pattern
 
 _log = logging.getLogger(__name__)
 
-# Where claims are kept that could not be understood and were settled.
+# Where objects are kept that could not be understood and were settled.
 QUARANTINE_PREFIX = "__quarantine"
 # What keeps a claim from being understood.
 UNREADABLE = (SidecarCorruptError, StorageDeniedError)
@@ -218,9 +218,8 @@ class ClaimStore:
 
     def quarantine(self, version: int, data: bytes) -> str:
         """Keep the bytes of a claim where nothing looks for claims, and return the key; repeating it is harmless."""
-        kept = f"{QUARANTINE_PREFIX}/{self.key(version).partition('/')[2]}.{_sign_of(data)}"
-        self._control.put(kept, data, sync=self._settings.is_durable)
-        return kept
+        place = self.key(version).partition("/")[2]
+        return keep_damaged(self._control, place, data, is_durable=self._settings.is_durable)
 
     def is_abandoned(self, holding: Holding) -> bool:
         """Whether a holder may be presumed dead: surely gone, or watched in silence for the grace period."""
@@ -282,6 +281,18 @@ class ClaimStore:
         keys = self._control.list_keys(self._folder)
         start = f"{version}."
         return tuple(key for key in keys if key.rpartition("/")[2].startswith(start) and key != self.key(version))
+
+
+def keep_damaged(control: ControlObjects, place: str, data: bytes, *, is_durable: bool) -> str:
+    """Keep the bytes of a damaged object where nothing looks for it, and return the key; repeating it is harmless."""
+    key = quarantine_key(place, data)
+    control.put(key, data, sync=is_durable)
+    return key
+
+
+def quarantine_key(place: str, data: bytes) -> str:
+    """Return where the bytes of a damaged object are kept."""
+    return f"{QUARANTINE_PREFIX}/{place}.{_sign_of(data)}"
 
 
 def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:

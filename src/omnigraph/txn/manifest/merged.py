@@ -12,7 +12,6 @@ written twice; ``had`` says where reading them has to stop because the target ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import Literal
 
 import msgspec
@@ -20,11 +19,12 @@ import msgspec
 from omnigraph.errors import ManifestCorruptError
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, side_by_side
-from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import SealedCodec
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.damage import WAY_OUT, DamagedRecord
 
 MERGES_PREFIX = "__merges"
 _CACHED_COMMITS = 50_000
@@ -77,6 +77,7 @@ RECORD = SealedCodec(
     expected="the commits that a merge brought",
     error=ManifestCorruptError,
     needs_seal=lambda _: True,
+    hint=WAY_OUT,
 )
 
 
@@ -88,10 +89,10 @@ def merge_key(commit_id: CommitId, version: int) -> str:
 class MergeRecords:
     """The merge records of one graph. They never change, so each is read once while there is room for it."""
 
-    def __init__(self, control: ControlObjects, pool: Executor, *, is_durable: bool) -> None:
-        self._control = control
-        self._pool = pool
-        self._is_durable = is_durable
+    def __init__(self, stores: GraphStores) -> None:
+        self._control = stores.control
+        self._pool = stores.pool
+        self._is_durable = stores.settings.is_durable
         self._known: LRUCache[CommitId, MergeRecord] = LRUCache(
             max_size=_CACHED_COMMITS, size_of=lambda one: 1 + len(one)
         )
@@ -115,6 +116,20 @@ class MergeRecords:
             known = RECORD.decode(data, key)
             self._known.put(merge.id, known)
         return known
+
+    def damaged(self) -> Iterator[tuple[DamagedRecord, bytes]]:
+        """Yield the records that cannot be understood, and their bytes."""
+        keys = [key for key in self._control.list_keys(MERGES_PREFIX) if key.endswith(".json")]
+        for key, data in zip(keys, side_by_side(self._pool, self._control.get, keys), strict=True):
+            try:
+                RECORD.decode(data or b"", key)
+            except ManifestCorruptError as error:
+                name = key.rpartition("/")[2].partition(".")[0]
+                yield DamagedRecord.of("merge", name, key, error), data or b""
+
+    def drop(self, file: str) -> None:
+        """Remove a record that cannot be understood: from then on it is not recorded what that merge brought."""
+        self._control.delete(file)
 
     def read_many(self, merges: Sequence[Commit]) -> Mapping[CommitId, MergeRecord]:
         """Return the records of several merges, read side by side; those without one are left out."""

@@ -409,9 +409,12 @@ class BranchWriter:
         """
         return self.services.manifest.load_version(version, self.known())
 
-    def delete(self, deletion: BranchDeletion, ref: BranchRecord, actor: str | None) -> None:
+    def delete(
+        self, deletion: BranchDeletion, ref: BranchRecord, actor: str | None, expected_head: CommitId | None = None
+    ) -> None:
         """Delete the branch; this authority is of no use afterwards."""
-        deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor)
+        recover = self._recoverer.recover_if_abandoned
+        deletion.delete(self.services, ref, self.known(), recover, actor, expected_head)
 
     def forget(self) -> None:
         """Refuse writes as the branch is gone, and let go of everything."""

@@ -13,8 +13,6 @@ import logging
 from dataclasses import replace
 from typing import Literal
 
-import msgspec
-
 from omnigraph.errors import OmnigraphError, SidecarCorruptError
 from omnigraph.records import record
 from omnigraph.txn.branches.delete import BranchDeletion
@@ -26,6 +24,7 @@ from omnigraph.txn.publish.plan import PLAN, PLAN_FORMAT, PublishPlan
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan
 from omnigraph.txn.recovery.recoverer import Recoverer
 from omnigraph.txn.services import BranchServices
+from omnigraph.txn.stored_json import loose_json
 from omnigraph.values.counts import counted
 
 _log = logging.getLogger(__name__)
@@ -239,24 +238,16 @@ def _told(seen: tuple[Observation, ...]) -> str:
     return "; ".join(moved) if moved else f"none of {counted(len(seen), 'table')} has moved"
 
 
-def _loose(data: bytes) -> dict[str, object]:
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _format_of(data: bytes) -> int:
-    found = _loose(data).get("format")
-    return found if isinstance(found, int) else 0
+    number = loose_json(data).get("format")
+    return number if isinstance(number, int) else 0
 
 
 def _reads_as(data: bytes) -> str | None:
     """Tell what the bytes seem to be, in a few words."""
     if not data:
         return "an empty file"
-    found = _loose(data)
+    found = loose_json(data)
     if not isinstance(found.get("kind"), str):
         return f"{len(data)} bytes that are not a plan"
     actor, branch, base = found.get("actor"), found.get("branch"), found.get("base_version")

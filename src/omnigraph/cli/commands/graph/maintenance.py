@@ -191,8 +191,9 @@ def repair(
 
     A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard. Damaged
     projections are also shown, and dropped with --confirm; optimize rebuilds them. Damaged claims of writes, which
-    block the branch, are shown with the evidence in storage; --confirm resolves those that can be resolved safely.
-    Exits with code 11 if a change still needs a decision, or if a damaged claim remains.
+    block the branch, are shown with the evidence in storage; so are damaged refs, tags, merge records and proposals, on
+    the branch main. --confirm resolves those that can be resolved safely. Exits with code 11 if a change still needs a
+    decision, or if something damaged remains.
     """
     address = graph_address(graph, is_direct=True)
     order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
@@ -211,6 +212,7 @@ def repair(
         "datasets": [table.to_json() for table in result.tables],
         **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
         **({"damaged_claims": [asdict(claim) for claim in result.damaged]} if result.damaged else {}),
+        **({"damaged_records": [one.to_json() for one in result.records]} if result.records else {}),
         "projections": [projection.to_json() for projection in result.projections],
     }
     report = PlainReport(document=document, lines=list(result.lines()), remarks=list(_remarks(result)))
@@ -232,8 +234,10 @@ def _claim(claim: PendingClaim) -> dict[str, Any]:
 def _remarks(result: RepairResult) -> Iterator[str]:
     actions: set[str] = {table.action for table in result.tables}
     actions |= {projection.action for projection in result.projections}
-    settleable = [claim for claim in result.damaged if not claim.is_settled and claim.settlement != "refused"]
-    if "preview" in actions or (not result.tables and (result.claims or settleable)):
+    is_left: list[tuple[bool, str | None]] = [(one.is_settled, one.settlement) for one in result.damaged]
+    is_left += [(one.is_settled, one.settlement) for one in result.records]
+    settleable = [settlement for is_settled, settlement in is_left if not is_settled and settlement != "refused"]
+    if "preview" in actions or settleable or (not result.tables and result.claims):
         yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"

@@ -30,6 +30,7 @@ from omnigraph.operations.history import (
     MergeRequest,
     PreviewMergeRequest,
 )
+from omnigraph.values.damage import DamagedRecord, damaged_json
 
 app = new_group(
     "Create, list, merge and delete branches.",
@@ -121,8 +122,15 @@ def list_branches(
         found = backend.execute(ListBranchesRequest())
     found = tuple(sorted(found, key=lambda status: status.name))
     report = PlainReport(
-        document={"branches": [status.to_json() if verbose else str(status.name) for status in found]},
-        lines=[str(status) if verbose else str(status.name) for status in found],
+        document={
+            "branches": [
+                status.to_json() if verbose else str(status.name)
+                for status in found
+                if not isinstance(status, DamagedRecord)
+            ],
+            **damaged_json(found),
+        },
+        lines=[str(status) if verbose or isinstance(status, DamagedRecord) else str(status.name) for status in found],
     )
     choose_output(as_json=as_json).show(report)
     return 0
@@ -146,6 +154,10 @@ def merge(  # noqa: PLR0913 - one for each option or group of options
     ] = False,
     commit: CommitOptions,
     expected_head: IfCommit = None,
+    expected_source_head: Annotated[
+        str | None,
+        typer.Option("--if-source-commit", metavar="ID", help="Change nothing unless the source is at this commit."),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -172,7 +184,12 @@ def merge(  # noqa: PLR0913 - one for each option or group of options
     echo_target("branch merge", address, is_quiet=quiet)
     with open_graph(address) as backend, conflicts.explaining(command):
         request = MergeRequest(
-            source=source, target=target, **decided, **commit.to_fields(), expected_head=expected_head
+            source=source,
+            target=target,
+            **decided,
+            **commit.to_fields(),
+            expected_head=expected_head,
+            expected_source_head=expected_source_head,
         )
         with on_engine(backend, spark) as engine:
             done = engine.execute(request)

@@ -11,6 +11,7 @@ from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import AsJson, CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.operations.history import CreateTagRequest, DeleteTagRequest, ListTagsRequest
+from omnigraph.values.damage import DamagedRecord, damaged_json
 
 app = new_group(
     "Name states of a graph; a tagged state is never cleaned up.",
@@ -73,6 +74,7 @@ def list_tags(*, graph: GraphOptions, as_json: AsJson = False) -> int:
     """List the tags by name, with their commits."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(ListTagsRequest())
-    report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(str, found)))
+    sound = [tag.to_json() for tag in found if not isinstance(tag, DamagedRecord)]
+    report = PlainReport(document={"tags": sound, **damaged_json(found)}, lines=list(map(str, found)))
     choose_output(as_json=as_json).show(report)
     return 0
