@@ -117,8 +117,9 @@ import shutil, omnigraph
 from omnigraph.errors import JavaMissingError
 from omnigraph.spark import session, stop
 try:
-    assert session(master="local[1]", is_short=True).range(3).count() == 3
-    stop()
+    spark = session(master="local[1]", is_short=True)
+    assert spark.range(3).count() == 3
+    stop(spark)
 except JavaMissingError as problem:
     assert shutil.which("java") is None, problem
 """,
@@ -130,7 +131,7 @@ with omnigraph.init("films.omni", "node Film { title: String @key  year: I32 }")
     load_frames(graph, {"Film": spark.createDataFrame([("Vagabond", 1985)], "title string, year int")}, "append")
     (row,) = graph.query("query f() { match { $f: Film } return { $f.year as year } }").rows()
     assert row["year"] == 1985, row
-stop()
+stop(spark)
 """,
     "spark-connect": """
 from omnigraph.errors import SparkStartError
