@@ -16,6 +16,7 @@ from omnigraph.errors import (
     FormatMismatch,
     InternalError,
     OmnigraphError,
+    QueryTimeoutError,
     ReadOnlyError,
     RequestOutcome,
     RequestOutcomeError,
@@ -265,7 +266,10 @@ class Exchange:
         return RequestOutcomeError(message, details=details, effect=effect)
 
     def _is_repeatable(self, error: OmnigraphError) -> bool:
-        is_stopped = self.attached.cancel is not None and self.attached.cancel.is_set()
+        # What has used up its time would use it up again.
+        is_stopped = isinstance(error, QueryTimeoutError) or (
+            self.attached.cancel is not None and self.attached.cancel.is_set()
+        )
         return error.retry is Retry.AS_IS and error.effect is Effect.NONE and not is_stopped and self._can_resend()
 
     def _is_looked_up(self, handshake: Handshake) -> bool:

@@ -14,10 +14,14 @@ import pytest
 
 import omnigraph
 import omnigraph.aio
+from omnigraph import ClientSettings
 from omnigraph.errors import (
+    AdmissionError,
     Effect,
     InternalError,
+    LimitExceeded,
     OmnigraphError,
+    QueryTimeoutError,
     RequestOutcomeError,
     ServerIncompatibleError,
     error_from_json,
@@ -37,8 +41,9 @@ def answering(
     kind: str = MEDIA_TYPE,
     status: int = 200,
     headers: tuple[tuple[str, str], ...] = (),
+    asked: list[str] | None = None,
 ) -> Iterator[str]:
-    """Answer every request in the same way, and return the address of a graph there."""
+    """Answer every request in the same way, and return the address of a graph; ``asked`` gets the posted paths."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -54,6 +59,8 @@ def answering(
             self._send(200, handshake, "application/json")
 
         def do_POST(self) -> None:
+            if asked is not None:
+                asked.append(self.path)
             self.rfile.read(int(self.headers["content-length"]))
             self._send(status, answer, kind)
 
@@ -170,3 +177,18 @@ def test_what_stands_in_between_never_says_that_a_write_left_nothing(status, bod
 def test_an_error_of_a_newer_version_keeps_what_it_left_behind():
     found = error_from_json(PROBLEM | {"code": "quantum.lost", "retry": "after_recovery", "effect": "published"})
     assert (found.code, found.retry.value, found.effect) == ("internal", "after_recovery", Effect.PUBLISHED)
+
+
+@pytest.mark.parametrize(("error", "requests"), [(QueryTimeoutError, 1), (AdmissionError, 3)])
+def test_a_query_that_has_used_up_its_time_is_not_sent_again(error, requests):
+    limit = LimitExceeded(resource="time in ms", limit=2000, actual=2001)
+    answer = json.dumps({"error": "m", "problem": error("m", details=limit).to_json()}).encode()
+    asked: list[str] = []
+    settings = ClientSettings(attempts=3, max_wait_s=1)
+    with (
+        answering(answer=answer, kind="application/json", status=503, asked=asked) as url,
+        omnigraph.open(url, client=settings) as graph,
+        pytest.raises(error),
+    ):
+        graph.query(READ)
+    assert len(asked) == requests
