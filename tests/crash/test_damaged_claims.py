@@ -132,9 +132,9 @@ def told(graph, branch, query=NAMES):
     return [row["name"] for row in graph.branch(branch).query(query)]
 
 
-def names(root, branch):
+def names(root, branch, query=NAMES):
     with opened(root, mode="read_only") as graph:
-        return told(graph, branch)
+        return told(graph, branch, query)
 
 
 def _write(root, branch):

@@ -146,7 +146,7 @@ def test_a_graph_is_embedded_in_commits_of_a_size_and_counted_before(tmp_path):
     assert embed() == (0, 0, 0, 0)
     assert embed("--reembed-all") == (5, 5, 0, 1)
     text = omnigraph("embed", "g", cwd=tmp_path, **MOCK)
-    assert (text.code, text.out, text.err) == (0, "no stale vector on branch main, no commit\n", "")
+    assert (text.code, text.out, text.err) == (0, "no stale vector on branch main; nothing was committed\n", "")
     for arguments, code in ((["--type", "Nope"], 5), (["--commit-every", "1", "--reembed-all"], 2)):
         assert omnigraph("embed", "g", *arguments, cwd=tmp_path, **MOCK).code == code
     # Without a provider only counting is possible.

@@ -84,7 +84,7 @@ def test_config_is_found_in_the_home_of_the_user(folder: Path):
 @pytest.mark.parametrize(
     ("name", "code", "error", "hint"),
     [
-        ("nix", 5, "profile 'nix' was not found", "there are a, b, odd"),
+        ("nix", 5, "profile 'nix' was not found", "known names: a, b, odd"),
         ("odd", 2, "home/config.yaml:5:3: profile 'odd' must set exactly one of server, cluster and store", ""),
     ],
 )

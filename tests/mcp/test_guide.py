@@ -100,7 +100,7 @@ def test_a_large_schema_is_not_shown_whole(tmp_path):
 
 def test_prompts_keep_what_is_asked_apart_from_what_to_do(agent: Agent):
     assert agent.prompts() == ["explore_graph", "propose_change"]
-    assert agent.prompt("explore_graph").endswith("do not do it.")
+    assert agent.prompt("explore_graph").endswith("report them to the person.")
     asked = agent.prompt("propose_change", change="rename the Comet")
     assert asked.endswith("\n\nChange:\nrename the Comet")
     with pytest.raises(Exception, match="invalid arguments of 'propose_change'"):

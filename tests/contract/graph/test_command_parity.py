@@ -105,7 +105,7 @@ def test_a_schema_is_planned_without_being_applied(graph, tmp_path):
 
 def test_a_baseline_gives_all_entities_and_then_the_cursor(graph):
     base = graph.baseline(types=["Person"])
-    with pytest.raises(UsageError, match="known when all of its entities were read"):
+    with pytest.raises(UsageError, match="until all of its entities have been read"):
         _ = base.cursor
     graph.mutate(ADD, {"name": "cy", "age": 1})
     found = list(base)

@@ -148,7 +148,11 @@ def test_writes_name_the_server_and_destructive_ones_need_consent(twins):
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["branch", "list", "--server", "nope", "--graph", "g"], "server 'nope' was not found", "there are here, away"),
+        (
+            ["branch", "list", "--server", "nope", "--graph", "g"],
+            "server 'nope' was not found",
+            "known servers: here, away",
+        ),
         (["branch", "list", "--server", "here"], "no graph of the server was named", "--graph ID"),
         (["branch", "list", "--profile", "whole"], "no graph of the server was named", "--graph ID"),
         (["branch", "list", "--store", "g.omni", "--graph", "x"], "a storage holds one graph", "add --server"),
@@ -254,10 +258,14 @@ def test_a_stored_mutation_of_a_server_is_by_whom_the_token_says(twins):
 def test_files_of_queries_are_for_a_storage_and_a_name(twins):
     folder, _ = twins
     for arguments, message, hint in (
-        (("query", "names", "--profile", "served", "--queries", "home/names.gq"), "does not apply", "of its own"),
+        (
+            ("query", "names", "--profile", "served", "--queries", "home/names.gq"),
+            "does not apply",
+            "its own stored queries",
+        ),
         (("queries", "validate", "--store", "g.omni"), "no stored queries were named", "--queries PATH"),
-        (("query", "g.omni", "names"), "no query text for query 'names'", "--queries PATH, or a server"),
-        (("mutate", "g.omni", "add"), "no query text for query 'add'", "--queries PATH, or a server"),
+        (("query", "g.omni", "names"), "query 'names' has no text", "--queries PATH, or a server"),
+        (("mutate", "g.omni", "add"), "query 'add' has no text", "--queries PATH, or a server"),
         (("query", "g.omni", "-e", NAMES, "--queries", "home/names.gq"), "cannot be combined", ""),
         (("query", "names", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),
         (("mutate", "add", "--queries", "home/names.gq"), "the name of the stored query is missing", "graph first"),

@@ -147,7 +147,7 @@ def test_a_cluster_allows_a_server_buckets_only(tmp_path: Path):
     apply_directory(tmp_path)
     assert cluster_settings(str(tmp_path)).graphs[0].blob_bases == ("s3://files/crm/",)
     for declared, reason in [
-        ("      allow: s3://files/", "is not a list"),
+        ("      allow: s3://files/", "must be a list"),
         ("      deny: []", "unknown key 'graphs.g.external_blobs.deny'"),
         ("      allow:\n        - { base: 's3://files/' }", "needs a scope"),
         (f"      allow:\n        - {{ base: '{local}', scope: server_safe }}", "is a local folder"),

@@ -240,7 +240,7 @@ def test_a_broken_configuration_is_told_and_changes_nothing(log_lines):
     Reloading(fail).run()
     Reloading(lambda: "1 graph").run()
     messages = [line["message"] for line in log_lines[1]()]
-    assert messages[0].startswith("the new configuration was refused, the old one stays: cannot serve")
+    assert messages[0].startswith("the new configuration was refused, the old one stays in use: cannot serve")
     assert messages[1] == "the new configuration is in force: 1 graph"
 
 

@@ -114,7 +114,7 @@ BROKEN = [
     ),
     Broken(
         code="catalog_payload_digest_mismatch",
-        message="the text of query.crm.one differs from the applied one",
+        message="the stored text of query.crm.one differs from the applied one",
         damage=lambda root: payload(root).write_text("query one() { }"),
     ),
     Broken(

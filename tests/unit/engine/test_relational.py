@@ -9,6 +9,7 @@ from tests.session_graph import create_graph, open_session
 
 from omnigraph.engine import relational
 from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.output import relational as output
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import QueryRuntimeError
 
@@ -19,7 +20,8 @@ MIB = 1 << 20
 
 @pytest.fixture
 def started(monkeypatch):
-    """The engines that are started while the test runs."""
+    """The engines that are started while the test runs, with few rows as with many."""
+    monkeypatch.setattr(output, "MOST_ROWS", 0)
     engines = []
     start = RelationalEngine.start
 

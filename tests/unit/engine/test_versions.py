@@ -213,7 +213,7 @@ def test_every_statement_that_changes_what_is_there_can_be_guarded(session, stat
 def test_a_guard_without_an_entity_is_lost(session):
     first = put(session, "a", 1)
     session.mutate('query q() { delete Person where slug = "a" }')
-    with pytest.raises(EntityChangedError, match="no Person is found") as caught:
+    with pytest.raises(EntityChangedError, match="no matching Person is at version") as caught:
         update(session, "a", first)
     assert caught.value.details.actual is None
 

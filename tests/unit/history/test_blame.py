@@ -145,4 +145,4 @@ def test_a_state_on_the_way_that_goes_while_it_is_read_ends_what_is_known(store)
         assert (found.events, found.is_complete) == ((), False)
         assert found.known_since.id == reader.snapshot(BranchName("main")).state.head.commit
         assert [one.author for one in found.properties] == [None] * 4
-        assert "are not known: cleanup has removed the states" in str(found)
+        assert "are unknown: cleanup has removed the states" in str(found)

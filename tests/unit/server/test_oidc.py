@@ -154,12 +154,12 @@ def test_a_provider_that_cannot_be_asked_is_not_a_wrong_token(provider):
     provider.is_up = False
     checks = verifier(provider)
     for _ in range(3):
-        with pytest.raises(IdentityProviderError, match="cannot be asked for its keys") as caught:
+        with pytest.raises(IdentityProviderError, match="keys of the identity provider cannot be fetched") as caught:
             checks.verify(provider.token())
     assert caught.value.kind.http_status == 503
     assert len(provider.asked) == 1, "a provider that is away is not asked for every request"
     provider.is_up, provider.document = True, {"issuer": "https://elsewhere.test", "jwks_uri": f"{provider.url}/keys"}
-    with pytest.raises(IdentityProviderError, match="cannot be asked for its keys"):
+    with pytest.raises(IdentityProviderError, match="keys of the identity provider cannot be fetched"):
         verifier(provider).verify(provider.token())
 
 
@@ -187,7 +187,7 @@ def test_keys_of_an_unknown_kind_do_not_spoil_the_others(provider):
     public = [*strange, provider.keys[0].as_dict(private=False)]
     settings = OidcSettings(issuer=provider.url, audience=AUDIENCE, jwks_url=f"{provider.url}/keys")
     assert OidcVerifier(settings, clock=CLOCK, fetch=lambda _: {"keys": public}).verify(provider.token())
-    with pytest.raises(IdentityProviderError, match="cannot be asked for its keys"):
+    with pytest.raises(IdentityProviderError, match="keys of the identity provider cannot be fetched"):
         OidcVerifier(settings, clock=CLOCK, fetch=lambda _: {"keys": strange[:1]}).verify(provider.token())
 
 

@@ -98,7 +98,7 @@ def test_revision_that_is_not_settled_is_tried_until_it_is(
     watch.look()
     assert ledger.tried == [2, 2, 2, 2]
     assert [record.message for record in caplog.records if "refused" in record.message] == [
-        "the new configuration was refused, the old one stays: graph 'crm' is being changed"
+        "the new configuration was refused, the old one stays in use: graph 'crm' is being changed"
     ]
 
 
@@ -112,7 +112,7 @@ def test_what_keeps_it_from_looking_ends_nothing(
     ledger.unreachable, ledger.stamp = None, 2
     watch.look()
     assert ledger.tried == [2]
-    assert len([record for record in caplog.records if "cannot see" in record.message]) == 1
+    assert len([record for record in caplog.records if "cannot check for" in record.message]) == 1
 
 
 def test_how_often_it_looks_is_a_setting():

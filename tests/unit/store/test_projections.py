@@ -156,7 +156,7 @@ def test_a_failed_write_leaves_no_file(local, ids):
 
 
 def test_only_numbers_are_stored():
-    with pytest.raises(TypeError, match="'texts' holds"):
+    with pytest.raises(TypeError, match="'texts' has type"):
         pack("keys", "", [], {"texts": np.array(["a"])}, {})
     assert unpack_header(b"") is unpack_header(b"OMNIPROJ") is None
 

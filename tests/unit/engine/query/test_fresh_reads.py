@@ -126,7 +126,7 @@ def test_reads_behind_a_write_sort_nothing_and_see_it(graph, tmp_path, stored, c
 @pytest.mark.parametrize("marks", [0, 3, 1 << 22], ids=["listed", "first marked", "marked"])
 def test_an_entity_that_many_rows_lead_to_is_looked_at_once(graph, count, monkeypatch, marks):
     monkeypatch.setattr(once, "_MARKS", marks)
-    monkeypatch.setattr(relational, "_FEW_ROWS", 0)
+    monkeypatch.setattr(relational, "MOST_ROWS", 0)
     match = "$p: Person  $p knows $f  $f knows $g"
     text = f"query q() {{ match {{ {match} }} return distinct {{ $g.name as name, $g.age as age }} }}"
     graph.query(text)

@@ -367,7 +367,7 @@ def test_what_is_no_proposal_is_refused(session):
     with pytest.raises(UsageError, match="a type and an id"):
         session.comment_proposal(1, "x", type_name="Person")
     session.merge(DRAFT)
-    with pytest.raises(ProposalStateError, match="'main' already has all commits of 'draft' has"):
+    with pytest.raises(ProposalStateError, match="'main' already has all commits of 'draft'"):
         session.merge_proposal(1)
 
 
