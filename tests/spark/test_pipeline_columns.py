@@ -110,8 +110,10 @@ def test_every_misfit_of_a_column_is_told(spark: SparkSession):
     assert places["column 'nope' does not exist"] == broken.__code__.co_firstlineno + 2
     assert found == [
         "source 'customers' has no column 'updated' for incremental reads (did you mean 'updated_at'?)",
-        "the condition of 'a': column 'emial' does not exist: emial IS NOT NULL "
-        "(similar columns: email, email, age, nme)",
+        (
+            "the condition of 'a': column 'emial' does not exist: emial IS NOT NULL "
+            "(similar columns: email, email, age, nme)"
+        ),
         "the condition of 'b' is int64, not true or false: age + 1",
         "column 'nme' of 'person' is not a property of Person (did you mean 'name'?)",
         "two columns of 'person' are called 'email'",
