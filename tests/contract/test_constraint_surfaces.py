@@ -126,14 +126,14 @@ CASES = (
     BadChange(
         name="key twice",
         rule="key",
-        says="@unique violation on Person.name: value 'x'",
+        says="@key violation on Person.name: value 'x' occurs twice",
         writes=(person("x", age=1), person("x", age=2)),
         not_on=frozenset({"commit", "mutation"}),
     ),
     BadChange(
         name="edge key twice",
         rule="key",
-        says="@unique violation on Likes.(dst, src): value '(acme, bob)'",
+        says="@key violation on Likes.(dst, src): value '(acme, bob)' occurs twice",
         writes=(joins("Likes", "bob", "acme", weight=1), joins("Likes", "bob", "acme", weight=2)),
         not_on=frozenset({"commit", "mutation"}),
     ),

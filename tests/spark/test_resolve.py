@@ -326,7 +326,7 @@ ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
     ("arguments", "text"),
     [
         ({"id_column": "key"}, "column 'key' does not exist"),
-        ({"id_column": "v"}, "column 'v' has values of several parts"),
+        ({"id_column": "v"}, "column 'v' must be a simple value"),
         ({"id_column": "b1"}, "several records have the same id in column 'b1': 'x'"),
         ({"id_column": "city"}, "records without an id in column 'city'"),
         ({"resolution": simple(comparisons=(Comparison(column="nam"),))}, "column 'nam' does not exist"),
@@ -340,7 +340,10 @@ ROWS = [{"id": key, "name": "Ann", "b1": "x", "n": 1} for key in "abcd"]
         ),
         ({"resolution": simple(blocking=("nobody + 1",))}, "blocking expression 'nobody + 1' cannot be used: ["),
         ({"resolution": simple(blocking=("name +",))}, "blocking expression 'name +' cannot be used: "),
-        ({"resolution": simple(blocking=("struct(name, n)",))}, "blocking expression 'struct(name, n)' has values of"),
+        (
+            {"resolution": simple(blocking=("struct(name, n)",))},
+            "blocking expression 'struct(name, n)' must be a simple value",
+        ),
         (
             {"resolution": simple(max_block_rows=3, on_large_block="fail")},
             "blocks with too many records: 1, the largest is 'x' of expression 'b1' with 4",

@@ -321,7 +321,7 @@ def test_more_connections_than_there_is_room_for_are_told_and_the_others_go_on(s
         crowd = [closing.enter_context(dial(strict)) for _ in range(CONNECTIONS * 2)]
         assert read_all(crowd[-1]) == b""
     until(lambda: alive(strict), "there is no room again")
-    told = re.compile(rf"refused \d+ above the limit of {CONNECTIONS} connections, [1-9]\d* of them unheard")
+    told = re.compile(rf"refused \d+ above the limit of {CONNECTIONS} connections, [1-9]\d* of them without an answer")
     until(lambda: told.search(strict.log.read_text(encoding="utf-8")) is not None, "the log does not tell of it")
 
 

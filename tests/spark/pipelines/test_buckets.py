@@ -159,10 +159,10 @@ def test_what_cannot_be_read_of_a_bucket_is_told_at_its_line(spark, bucket, tmp_
     folder.put("in/year=2026/a.csv", b"email,age\n")
     for path, options, message in (
         (f"{raw}/none", {}, "no such file or folder"),
-        (f"{raw}/in", {}, "make columns of Parquet alone"),
+        (f"{raw}/in", {}, "become columns for Parquet only"),
         (f"{raw}/in/*/*.csv", {"multiLine": "true"}, "without multiLine"),
         (f"{raw}/in/*/*.csv", {"encoding": "utf-99"}, "unknown encoding 'utf-99'"),
-        ([f"{raw}/in", str(tmp_path)], {}, "files of a bucket and others"),
+        ([f"{raw}/in", str(tmp_path)], {}, "files of a bucket and local files"),
     ):
         crm = Pipeline("crm")
         crm.source("customers", format="csv", path=path, options=options)

@@ -64,7 +64,7 @@ async def read_upload(request: Request, folder: UploadFolder, limit: int, second
                         deadline.reschedule(loop.time() + seconds)
         except TimeoutError:
             late = LimitExceeded(resource="request_body_seconds", limit=int(seconds), actual=int(seconds))
-            raise BodyTimeoutError("the body of the request stopped arriving", details=late) from None
+            raise BodyTimeoutError("the body of the request did not arrive in time", details=late) from None
         except ClientDisconnect:
             raise malformed("body", "", "the whole body", "the client went away") from None
         await _write(body, waiting, run)
