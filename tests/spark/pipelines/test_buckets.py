@@ -170,5 +170,5 @@ def test_what_cannot_be_read_of_a_bucket_is_told_at_its_line(spark, bucket, tmp_
         (mistake,) = find_mistakes(crm.declaration(), graph.catalog(), spark, storage=graph.store.storage.options)
         assert message in mistake.message
         assert (mistake.file, mistake.step) == (__file__, "customers")
-    with pytest.raises(UsageError, match="are no stream"):
+    with pytest.raises(UsageError, match="cannot be streamed"):
         stream(declared(raw), graph, checkpoint=tmp_path / "checkpoint", spark=spark)
