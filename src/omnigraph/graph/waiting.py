@@ -1,4 +1,4 @@
-"""How the objects of this room wait: by blocking the thread; in ``omnigraph.aio`` by suspending a task."""
+"""Waits of the objects of this room: they block the thread, or suspend the task in ``omnigraph.aio``."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def _states(
             state = None
         if state is None:
             oldest = states[-1].state.head.commit if states else head.commit
-            told = f"texts that changed before commit {oldest} cannot be identified: cleanup has removed the states"
-            return states[::-1], (told,)
+            warning = f"texts that changed before commit {oldest} cannot be identified: cleanup has removed the states"
+            return states[::-1], (warning,)
         states.append(state)
     return states[::-1], ()
 

@@ -155,8 +155,8 @@ class RelationalKernel:
         Lists of values are in the order of the columns ``order``, then in that of the rows.
         """
         few = self._few(rows)
-        if few is not None and (found := group_few(few, keys, measures, (*order, NUMBER))) is not None:
-            return found
+        if few is not None and (groups := group_few(few, keys, measures, (*order, NUMBER))) is not None:
+            return groups
         source, texts = "rows", []
         firsts = []
         exact = [measure for measure in measures if _is_exact(measure)]
@@ -199,8 +199,8 @@ class RelationalKernel:
         wanted = dict.fromkeys([*shown, *(key.column for key in order), *per])
         different = [name for name in wanted if name != best]
         if can_compare(rows.schema, wanted) and (few := self._few(rows)) is not None:
-            found = arrange_few(few, different if is_distinct else (), best, order)
-            return cut_few(found, shown, per, offset, limit)
+            arranged = arrange_few(few, different if is_distinct else (), best, order)
+            return cut_few(arranged, shown, per, offset, limit)
         columns = ", ".join(quoted(name) for name in shown)
         every = ", ".join(quoted(name) for name in different)
         keys = ", ".join(key.sql(rows.schema) for key in order)
